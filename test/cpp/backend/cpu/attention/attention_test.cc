@@ -1,18 +1,18 @@
-// Attention by tiles and of short sequences with vectors of both widths, on any CPU, against the
-// definition in float64.
+// Attention by tiles and of short sequences with vectors of both widths, on any CPU, against
+// `reference` in float64.
 
 #include "backend/cpu/attention/attention.h"
 
-#include "model/operation/attention/attention_naive.h"
+#include "model/operation/attention/attention_case.h"
 #include "singa/core/device.h"
 
 namespace singa {
 namespace {
 
 using test::AttentionCase;
-using test::NaiveAttention;
 using test::Random;
 using test::RandomTensor;
+using test::ReferenceAttention;
 
 class CpuAttention : public testing::TestWithParam<int64_t> {};
 INSTANTIATE_TEST_SUITE_P(Lanes, CpuAttention, testing::Values(8, 16));
@@ -46,7 +46,7 @@ void CheckPlans(const AttentionCase& c, const Make& make) {
   const Tensor q = Projected(c.q), k = Projected(c.k), v = Projected(c.v), dy = Projected(c.dy);
   Scalars scalars;
   scalars.v = {c.scale, 0, static_cast<double>(c.first_query)};
-  const NaiveAttention want(c);
+  const ReferenceAttention want(c);
   const auto run = [&](const auto& spec, const std::vector<Tensor>& inputs,
                        const std::vector<Tensor>& outputs) {
     DefaultDevice()->Exec(spec.op(), make(spec), inputs, outputs, scalars);
@@ -62,9 +62,9 @@ void CheckPlans(const AttentionCase& c, const Make& make) {
     while (backward.dmask.rank() < 4) backward.dmask.insert(0, 1);
     dmask = Full(backward.dmask, 77, nullptr, kFloat32);
   }
-  std::vector<Tensor> gradients = run(
-      backward, {dy, q, k, v, mask, Projected(want.y_tensor()), want.logsumexp_tensor(), Tensor()},
-      {Result(q, geometry.dim), Result(k, geometry.dim), Result(k, geometry.value_dim), dmask});
+  std::vector<Tensor> gradients =
+      run(backward, {dy, q, k, v, mask, Projected(want.y()), want.logsumexp(), Tensor()},
+          {Result(q, geometry.dim), Result(k, geometry.dim), Result(k, geometry.value_dim), dmask});
   if (!dmask.empty()) gradients[3] = dmask.Reshape(c.mask.shape()).AsType(c.mask.data_type());
   want.ExpectBackward(gradients);
 }
@@ -76,7 +76,7 @@ void CheckCase(const AttentionCase& c, int64_t lanes) {
     CheckPlans(c, [&](const auto& spec) { return cpu::attention::MakeWindowPlan(spec, lanes); });
 }
 
-TEST_P(CpuAttention, IsTheDefinition) {
+TEST_P(CpuAttention, IsThatOfReference) {
   Random random(17);
   for (int i = 0; i < 25 && !testing::Test::HasFailure(); ++i)
     CheckCase(AttentionCase::Any(random, random.Coin() ? kFloat32 : kBFloat16), GetParam());

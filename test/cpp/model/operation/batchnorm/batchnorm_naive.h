@@ -65,46 +65,4 @@ inline Expected NaiveForward(const Shape& shape, const Vector& x, const Vector& 
   return e;
 }
 
-struct Gradients {
-  Vector dx, dx_tolerance, dscale, dscale_tolerance, dbias, dbias_tolerance;
-};
-
-inline Gradients NaiveBackward(const Shape& shape, const Vector& dy, const Vector& x,
-                               const Vector& scale, const Vector& mean, const Vector& var,
-                               double epsilon, bool training, double eps) {
-  const Layout layout(shape);
-  Gradients g;
-  g.dx.resize(x.size());
-  g.dx_tolerance.resize(x.size());
-  for (int64_t c = 0; c < layout.channels; ++c) {
-    const double n = static_cast<double>(layout.count());
-    const double bound = 8 * eps * std::sqrt(n);
-    const double inv_std = 1 / std::sqrt(var[c] + epsilon);
-    const auto xhat = [&](size_t i) { return (x[i] - mean[c]) * inv_std; };
-    double sum = 0, product = 0, sum_magnitude = 0, product_magnitude = 0;
-    layout.ForChannel(c, [&](size_t i) {
-      sum += dy[i];
-      sum_magnitude += std::abs(dy[i]);
-      product += dy[i] * xhat(i);
-      product_magnitude += std::abs(dy[i] * xhat(i));
-    });
-    g.dscale.push_back(product);
-    g.dscale_tolerance.push_back(bound * product_magnitude);
-    g.dbias.push_back(sum);
-    g.dbias_tolerance.push_back(bound * sum_magnitude);
-    const double s = scale[c] * inv_std;
-    layout.ForChannel(c, [&](size_t i) {
-      g.dx[i] = s * dy[i];
-      g.dx_tolerance[i] = std::abs(s * dy[i]);
-      if (training) {
-        g.dx[i] -= s * (sum / n + xhat(i) * product / n);
-        g.dx_tolerance[i] += std::abs(s) * std::sqrt(n) *
-                             (sum_magnitude + std::abs(xhat(i)) * product_magnitude) / n;
-      }
-      g.dx_tolerance[i] *= 8 * eps;
-    });
-  }
-  return g;
-}
-
 }  // namespace singa::test

@@ -11,12 +11,10 @@
 namespace singa {
 namespace {
 
-using test::AnyTensor;
 using test::ExpectError;
 using test::ExpectSums;
 using test::ForEachProduct;
 using test::FromValues;
-using test::Numbers;
 using test::Random;
 using test::RandomTensor;
 using test::Sums;
@@ -63,187 +61,6 @@ Sums Followed(const Sums& y, const Tensor& add, bool relu) {
   for (size_t i = 0; relu && i < result.value.size(); ++i)
     result.value[i] = std::max(result.value[i], 0.0);
   return result;
-}
-
-/// Compares all passes, each alone and all together, with the definition.
-void CheckGeometry(Random& random, const Recorder& g, DType dtype) {
-  SCOPED_TRACE(g.ToString() + " " + DTypeName(dtype));
-  const Tensor x = AnyTensor(random, g.input_shape(), dtype);
-  const Tensor w = AnyTensor(random, g.weight_shape(), dtype);
-  const Tensor b = g.bias ? AnyTensor(random, {g.out_channels}, dtype) : Tensor();
-  const Tensor dy = AnyTensor(random, g.output_shape(), dtype);
-  const Expected expected(g, x, w, b, dy);
-  const ConvHandle handle(g);
-
-  const Tensor y = ConvForward(x, w, b, handle);
-  ASSERT_EQ(y.data_type(), dtype);
-  ExpectSums(y, g.output_shape(), expected.y, "y");
-  const Tensor add =
-      random.Int(0, 2) ? AnyTensor(random, g.output_shape(), dtype, -3, 3) : Tensor();
-  const bool relu = add.empty() || random.Coin();
-  ExpectSums(ConvForward(x, w, b, handle, add, relu), g.output_shape(),
-             Followed(expected.y, add, relu), "y with add or ReLU");
-  ExpectSums(ConvBackwardX(dy, w, handle), g.input_shape(), expected.dx, "dx alone");
-  ExpectSums(ConvBackwardX(dy, w, handle, g.input_shape()), g.input_shape(), expected.dx,
-             "dx with shape");
-  ExpectSums(ConvBackwardW(dy, x, handle), g.weight_shape(), expected.dw, "dW alone");
-  ExpectSums(ConvBackwardB(dy, handle), {g.out_channels}, expected.db, "db alone");
-
-  const bool need_x = random.Coin(), need_w = random.Coin(), need_b = g.bias && random.Coin();
-  const std::vector<Tensor> some = ConvBackward(dy, x, w, handle, need_x, need_w, need_b);
-  ASSERT_EQ(some.size(), 3u);
-  ASSERT_EQ(some[0].empty(), !need_x);
-  ASSERT_EQ(some[1].empty(), !need_w);
-  ASSERT_EQ(some[2].empty(), !need_b);
-  if (need_x) ExpectSums(some[0], g.input_shape(), expected.dx, "dx");
-  if (need_w) ExpectSums(some[1], g.weight_shape(), expected.dw, "dW");
-  if (need_b) ExpectSums(some[2], {g.out_channels}, expected.db, "db");
-}
-
-TEST_P(ConvTest, Grid) {
-  Random random(1);
-  for (const Ints& kernel : {Ints{1, 1}, Ints{3, 3}, Ints{2, 5}})
-    for (const Ints& stride : {Ints{1, 1}, Ints{2, 1}})
-      for (const Ints& padding : {Ints{0, 0}, Ints{1, 2}, Ints{0, 1, 1, 0}})
-        for (const int64_t channels : {1, 3, 16, 18})
-          CheckGeometry(random,
-                        Conv({2, channels, 7, 6}, kernel, stride, padding,
-                             channels == 3 ? 16 : channels, random.Coin()),
-                        kFloat32);
-}
-
-TEST_P(ConvTest, RandomGeometries) {
-  Random random(2);
-  int done = 0, grouped = 0, dilated = 0, uneven = 0;
-  while (done < 220) {
-    int64_t group = 1, channels = random.Int(1, 20), filters = random.Int(1, 20);
-    switch (random.Int(0, 4)) {
-      case 0:  // depthwise
-        group = random.Int(1, 35);
-        channels = filters = 1;
-        break;
-      case 1:  // depthwise with several filters per channel
-        group = random.Int(1, 20);
-        channels = 1;
-        filters = random.Int(1, 3);
-        break;
-      case 2:
-        group = random.Int(2, 4);
-        break;
-      case 3:  // whole blocks
-        channels = 16 * random.Int(1, 2);
-        filters = 16 * random.Int(1, 2);
-        break;
-      default:
-        break;
-    }
-    const Shape input = {random.Int(1, 3), group * channels, random.Int(1, 11), random.Int(1, 11)};
-    const Ints kernel = {random.Int(1, 4), random.Int(1, 4)};
-    const Ints stride = {random.Int(1, 3), random.Int(1, 3)};
-    const Ints dilation = {random.Coin() ? 1 : random.Int(1, 3),
-                           random.Coin() ? 1 : random.Int(1, 3)};
-    Ints padding;
-    for (int i = 0, n = random.Coin() ? 2 : 4; i < n; ++i) padding.push_back(random.Int(0, 3));
-    Recorder g;
-    try {
-      g = Conv(input, kernel, stride, padding, group * filters, random.Coin(), dilation, group);
-    } catch (const std::invalid_argument&) {
-      continue;  // no window fits
-    }
-    const DType dtypes[] = {kFloat32, kFloat32, kFloat64, kBFloat16, kFloat16};
-    CheckGeometry(random, g, dtypes[done % 5]);
-    if (HasFatalFailure()) return;
-    ++done;
-    grouped += group > 1;
-    dilated += dilation[0] > 1 || dilation[1] > 1;
-    uneven += padding.size() == 4;
-  }
-  EXPECT_GT(grouped, 50);
-  EXPECT_GT(dilated, 50);
-  EXPECT_GT(uneven, 50);
-}
-
-TEST_P(ConvTest, GroupsNarrowerThanAVector) {
-  Random random(15);
-  const DType dtypes[] = {kFloat32, kBFloat16, kFloat32, kFloat16};
-  size_t done = 0;
-  for (const auto& [in, out] : {std::pair{4, 4}, {8, 8}, {4, 8}, {8, 4}, {2, 6}, {12, 4}, {3, 3}})
-    for (const int64_t groups : {4, 8, 32})
-      for (const int64_t stride : {1, 2})
-        CheckGeometry(random,
-                      Conv({2, in * groups, 6, 7}, {3, 3}, {stride, stride}, {1, 1}, out * groups,
-                           random.Coin(), {1, 1}, groups),
-                      dtypes[done++ % 4]);
-  CheckGeometry(random, Conv({2, 32, 40}, {5}, {1}, {2}, 32, true, {1}, 8), kFloat32);
-  CheckGeometry(random,
-                Conv({2, 16, 5, 6, 4}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, 16, true, {1, 1, 1}, 4),
-                kFloat32);
-}
-
-TEST_P(ConvTest, OneDimensional) {
-  Random random(3);
-  CheckGeometry(random, Conv({2, 5, 1, 700}, {1, 7}, {1, 3}, {0, 3}, 9, true, {1, 2}), kFloat32);
-  CheckGeometry(random, Conv({1, 3, 1, 2500}, {1, 4}, {1, 1}, {0, 0, 0, 3}, 2, true), kFloat64);
-}
-
-TEST_P(ConvTest, SignalsAndVolumes) {
-  Random random(14);
-  for (int done = 0; done < 120 && !HasFatalFailure();) {
-    const int spatial = random.Coin() ? 1 : 3;
-    const int64_t group = random.Int(0, 2) ? 1 : random.Int(2, 4);
-    const int64_t block = random.Int(0, 3) ? 1 : 16;
-    const int64_t channels = block * random.Int(1, 3), filters = block * random.Int(1, 3);
-    Shape input = {random.Int(1, 3), group * channels};
-    for (int i = 0; i < spatial; ++i) input.push_back(random.Int(1, spatial == 1 ? 40 : 6));
-    Recorder g;
-    try {
-      g = Conv(input, Numbers(random, spatial, 1, 4), Numbers(random, spatial, 1, 3),
-               Numbers(random, random.Coin() ? spatial : 2 * spatial, 0, 2), group * filters,
-               random.Coin(), Numbers(random, random.Coin() ? 0 : spatial, 1, 2), group);
-    } catch (const std::invalid_argument&) {
-      continue;  // no window fits
-    }
-    const DType dtypes[] = {kFloat32, kFloat32, kFloat64, kBFloat16, kFloat16};
-    CheckGeometry(random, g, dtypes[done++ % 5]);
-  }
-}
-
-// Contents of memory that the allocator reuses must not matter.
-TEST_P(ConvTest, ImagesNarrowerThanTheStride) {
-  Random random(12);
-  for (const DType dtype : {kFloat32, kBFloat16, kFloat16})
-    for (const int64_t width : {1, 2})
-      for (const int64_t stride : {2, 3}) {
-        {
-          std::vector<Tensor> dirt;
-          for (int64_t count = 64; count < 1 << 20; count += count / 8)
-            dirt.push_back(Full({count}, 3e4, nullptr, dtype));
-        }
-        CheckGeometry(random, Conv({2, 16, 3, width}, {2, 4}, {2, stride}, {1, 2, 1, 2}, 17, false),
-                      dtype);
-      }
-}
-
-TEST_P(ConvTest, ImagesNarrowerThanThePadding) {
-  Random random(13);
-  for (const int64_t width : {1, 2})
-    for (const int64_t kernel : {5, 7}) {
-      {
-        std::vector<Tensor> dirt;
-        for (int64_t count = 64; count < 1 << 22; count += count / 8)
-          dirt.push_back(Full({count}, 3e4, nullptr, kBFloat16));
-      }
-      const Ints padding = {kernel / 2, kernel / 2};
-      CheckGeometry(random,
-                    Conv({3, 640, width, width}, {kernel, kernel}, {1, 1}, padding, 32, false),
-                    kBFloat16);
-    }
-}
-
-TEST_P(ConvTest, ManyChannelsAndPixels) {  // several pieces and blocks of the im2col matrix
-  Random random(4);
-  CheckGeometry(random, Conv({1, 70, 33, 33}, {3, 3}, {1, 1}, {1, 1}, 8, true), kFloat32);
-  CheckGeometry(random, Conv({2, 3, 40, 40}, {5, 5}, {1, 1}, {2, 2}, 40, true), kFloat32);
 }
 
 TEST_P(ConvTest, OneHandleServesEveryInputSize) {
@@ -396,45 +213,6 @@ TEST_P(ConvTest, PreferenceOfTheHandle) {
         ConvHandle(x, {3, 3}, {1, 1}, {0, 0}, 2, 4, true, 1, {1, 1}, 1 << 20, "best");
       },
       "'best'");
-}
-
-TEST_P(ConvTest, WrongCalls) {
-  const Tensor x({2, 4, 8, 8}), w({6, 4, 3, 3}), b({6}), dy({2, 6, 8, 8});
-  const ConvHandle handle(x, {3, 3}, {1, 1}, {1, 1}, 4, 6);
-  using E = std::invalid_argument;
-  ExpectError<E>([&] { ConvForward(Tensor(), w, b, handle); }, "[ConvForward] x is an empty");
-  ExpectError<E>([&] { ConvForward(x, Tensor(), b, handle); }, "W is an empty");
-  ExpectError<E>([&] { ConvForward(Tensor({2, 5, 8, 8}), w, b, handle); }, "(2, 5, 8, 8)");
-  ExpectError<E>([&] { ConvForward(Tensor({2, 4, 8}), w, b, handle); }, "(2, 4, 8)");
-  ExpectError<E>([&] { ConvForward(Tensor({2, 4, 0, 8}), w, b, handle); }, "(2, 4, 0, 8)");
-  ExpectError<E>(
-      [&] {
-        ConvForward(x, Tensor({6, 3, 3, 3}), b, handle);
-      },
-      "W must have shape (6, 4, 3, 3), got (6, 3, 3, 3)");
-  ExpectError<E>([&] { ConvForward(x, w, Tensor({5}), handle); }, "b must have shape (6,)");
-  ExpectError<TypeError>([&] { ConvForward(x.AsType(kInt32), w, b, handle); }, "x must be of a");
-  ExpectError<TypeError>([&] { ConvForward(x, w.AsType(kFloat64), b, handle); }, "W must have");
-  ExpectError<TypeError>([&] { ConvForward(x, w, b.AsType(kFloat16), handle); }, "b must have");
-  const DevicePtr other = CreateCpuDevice();
-  ExpectError<E>([&] { ConvForward(x, w.ToDevice(other), b, handle); }, "[ConvForward] W is on ");
-  ExpectError<E>([&] { ConvForward(x, w, b, handle, x); },
-                 "[ConvForward] add must have shape (2, 6, 8, 8), got (2, 4, 8, 8)");
-  ExpectError<E>([&] { ConvForward(x, w, b, handle, Tensor({1, 6, 1, 1})); }, "add must have");
-  ExpectError<TypeError>([&] { ConvForward(x, w, b, handle, dy.AsType(kFloat64)); },
-                         "add must have the type of x, float32, got");
-  ExpectError<E>([&] { ConvForward(x, w, b, handle, dy.ToDevice(other)); }, "add is on ");
-  ExpectError<E>(
-      [&] {
-        ConvBackwardX(Tensor({2, 6, 7, 8}), w, handle);
-      },
-      "[ConvBackwardX] dy must have shape (2, 6, 8, 8), got (2, 6, 7, 8)");
-  ExpectError<E>([&] { ConvBackwardX(dy, w, handle, {2, 4, 20, 20}); }, "dy must have shape");
-  ExpectError<E>([&] { ConvBackwardX(Tensor({2, 6}), w, handle); }, "dy must have shape");
-  ExpectError<E>([&] { ConvBackwardW(dy, Tensor({3, 4, 8, 8}), handle); }, "dy must have shape");
-  ExpectError<E>([&] { ConvBackwardB(Tensor({2, 5, 8, 8}), handle); }, "dy must be (N, 6, H, W)");
-  ExpectError<E>([&] { ConvBackward(dy, x, Tensor(), handle, true, false, false); }, "W is an");
-  EXPECT_NO_THROW(ConvBackward(dy, x, Tensor(), handle, false, true, true));
 }
 
 }  // namespace

@@ -8,14 +8,10 @@
 namespace singa {
 namespace {
 
-using test::AnyTensor;
 using test::Epsilon;
 using test::ExpectError;
 using test::ExpectNear;
-using test::Flat;
-using test::ForEachIndex;
 using test::FromValues;
-using test::Index;
 using test::IsPaddedWithZeros;
 using test::PaddedLayout;
 using test::Random;
@@ -23,139 +19,18 @@ using test::RandomTensor;
 using test::RandomView;
 using test::Values;
 
-using Real = long double;
 using V = std::vector<double>;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-struct Function {
-  BinaryOp op;
-  bool has_gradient;
-  double low, high;  // range of both arguments; random values are hardly ever whole
-  Real (*f)(Real a, Real b);
-};
-
-const Function kFunctions[] = {
-    {BinaryOp::kAdd, true, -3, 3, [](Real a, Real b) { return a + b; }},
-    {BinaryOp::kSub, true, -3, 3, [](Real a, Real b) { return a - b; }},
-    {BinaryOp::kMul, true, -3, 3, [](Real a, Real b) { return a * b; }},
-    {BinaryOp::kDiv, true, 0.3, 3, [](Real a, Real b) { return a / b; }},
-    {BinaryOp::kPow, true, 0.3, 3, [](Real a, Real b) { return std::pow(a, b); }},
-    {BinaryOp::kMin, true, -3, 3, [](Real a, Real b) { return std::min(a, b); }},
-    {BinaryOp::kMax, true, -3, 3, [](Real a, Real b) { return std::max(a, b); }},
-    {BinaryOp::kMod, true, 0.3, 3, [](Real a, Real b) { return a - std::floor(a / b) * b; }},
-    {BinaryOp::kLess, false, -3, 3, [](Real a, Real b) -> Real { return a < b; }},
-    {BinaryOp::kLessEqual, false, -3, 3, [](Real a, Real b) -> Real { return a <= b; }},
-    {BinaryOp::kGreater, false, -3, 3, [](Real a, Real b) -> Real { return a > b; }},
-    {BinaryOp::kGreaterEqual, false, -3, 3, [](Real a, Real b) -> Real { return a >= b; }},
-    {BinaryOp::kEqual, false, -3, 3, [](Real a, Real b) -> Real { return a == b; }},
-    {BinaryOp::kNotEqual, false, -3, 3, [](Real a, Real b) -> Real { return a != b; }},
-    {BinaryOp::kAnd, false, -3, 3, [](Real a, Real b) -> Real { return a != 0 && b != 0; }},
-    {BinaryOp::kOr, false, -3, 3, [](Real a, Real b) -> Real { return a != 0 || b != 0; }},
-    {BinaryOp::kXor, false, -3, 3, [](Real a, Real b) -> Real { return (a != 0) != (b != 0); }},
-    {BinaryOp::kPRelu, true, -3, 3, [](Real a, Real b) { return a >= 0 ? a : a * b; }},
-    {BinaryOp::kFloorDiv, false, 0.3, 3, [](Real a, Real b) { return std::floor(a / b); }},
-};
-
-struct Shapes {
-  Shape a, b, c;
-};
-const Shapes kShapes[] = {
-    {{}, {}, {}},
-    {{0, 3}, {3}, {0, 3}},
-    {{600}, {600}, {600}},
-    {{4, 3, 5}, {3, 1}, {4, 3, 5}},
-    {{3, 1, 2}, {4, 1}, {3, 4, 2}},
-    {{}, {2, 3}, {2, 3}},
-    {{2, 1, 700}, {2, 3, 1}, {2, 3, 700}},
-    {{1, 1}, {5}, {1, 5}},
-};
-
-// Position, in an argument of shape `shape`, of the element for `index` of the result.
-size_t From(const Shape& shape, const Index& index) {
-  Index own(shape.rank());
-  for (int axis = 0; axis < shape.rank(); ++axis)
-    own[axis] = shape[axis] == 1 ? 0 : index[index.size() - shape.rank() + axis];
-  return Flat(shape, own);
+std::vector<BinaryOp> EveryOp() {
+  std::vector<BinaryOp> ops;
+  for (int op = 0; op < static_cast<int>(BinaryOp::kCount); ++op)
+    ops.push_back(static_cast<BinaryOp>(op));
+  return ops;
 }
 
-TEST(Binary, TableIsComplete) {
-  ASSERT_EQ(std::size(kFunctions), static_cast<size_t>(BinaryOp::kCount));
-  for (size_t i = 0; i < std::size(kFunctions); ++i)
-    EXPECT_EQ(static_cast<size_t>(kFunctions[i].op), i);
-}
-
-TEST(Binary, ForwardOverTypesShapesAndViews) {
-  Random random(1);
-  const std::pair<DType, DType> types[] = {
-      {kFloat64, kFloat64}, {kFloat32, kFloat32},  {kBFloat16, kBFloat16}, {kFloat16, kFloat16},
-      {kFloat32, kFloat64}, {kBFloat16, kFloat32}, {kBFloat16, kFloat16},  {kFloat32, kInt32},
-      {kInt64, kFloat16},   {kBool, kFloat32},
-  };
-  for (const auto& [ta, tb] : types) {
-    for (const Function& f : kFunctions) {
-      for (const Shapes& shapes : kShapes) {
-        // Integers start at 1 to avoid division by zero.
-        const double low = IsFloat(ta) && IsFloat(tb) ? f.low : 1;
-        const Tensor a = AnyTensor(random, shapes.a, ta, low, f.high);
-        const Tensor b = AnyTensor(random, shapes.b, tb, low, f.high);
-        const DType dtype = ResultType(a, b);
-        const DType computed = dtype == kFloat64 ? kFloat64 : kFloat32;
-        const V va = Values(a.AsType(computed)), vb = Values(b.AsType(computed));
-        V want, tolerance;
-        ForEachIndex(shapes.c, [&](const Index& i) {
-          const double x = va[From(shapes.a, i)], y = vb[From(shapes.b, i)];
-          want.push_back(static_cast<double>(f.f(x, y)));
-          tolerance.push_back(4 * Epsilon(computed) * std::abs(want.back()));
-        });
-        const Tensor c = Binary(f.op, a, b);
-        EXPECT_EQ(c.data_type(), dtype);
-        EXPECT_EQ(c.shape(), shapes.c);
-        ExpectNear(c, want, tolerance, BinaryName(f.op));
-      }
-    }
-  }
-}
-
-TEST(Binary, BackwardAgainstDifferences) {
-  Random random(2);
-  for (const Function& f : kFunctions) {
-    for (const Shapes& shapes : kShapes) {
-      const Tensor a = AnyTensor(random, shapes.a, kFloat64, f.low, f.high);
-      const Tensor b = AnyTensor(random, shapes.b, kFloat64, f.low, f.high);
-      const Tensor dy = AnyTensor(random, shapes.c, kFloat64);
-      if (!f.has_gradient) {
-        EXPECT_THROW(BinaryBackward(f.op, dy, a, b, {}, true, true), TypeError);
-        continue;
-      }
-      const V va = Values(a), vb = Values(b), vdy = Values(dy);
-      V da(va.size()), db(vb.size()), ta(va.size(), 1e-7), tb(vb.size(), 1e-7);
-      ForEachIndex(shapes.c, [&](const Index& i) {
-        const size_t ia = From(shapes.a, i), ib = From(shapes.b, i);
-        const Real x = va[ia], y = vb[ib], h = 1e-5L, g = vdy[Flat(shapes.c, i)];
-        const Real slope_a = g * (f.f(x + h, y) - f.f(x - h, y)) / (2 * h);
-        const Real slope_b = g * (f.f(x, y + h) - f.f(x, y - h)) / (2 * h);
-        da[ia] += static_cast<double>(slope_a);
-        db[ib] += static_cast<double>(slope_b);
-        ta[ia] += 1e-7 * static_cast<double>(std::abs(slope_a));
-        tb[ib] += 1e-7 * static_cast<double>(std::abs(slope_b));
-      });
-      for (const Tensor& c : {Tensor(), Binary(f.op, a, b)}) {
-        const std::vector<Tensor> both = BinaryBackward(f.op, dy, a, b, c, true, true);
-        EXPECT_EQ(both[0].shape(), shapes.a);
-        EXPECT_EQ(both[1].shape(), shapes.b);
-        ExpectNear(both[0], da, ta, std::string(BinaryBackwardName(f.op)) + " a");
-        ExpectNear(both[1], db, tb, std::string(BinaryBackwardName(f.op)) + " b");
-      }
-      const std::vector<Tensor> first = BinaryBackward(f.op, dy, a, b, {}, true, false);
-      const std::vector<Tensor> second = BinaryBackward(f.op, dy, a, b, {}, false, true);
-      EXPECT_TRUE(first[1].empty());
-      EXPECT_TRUE(second[0].empty());
-      ExpectNear(first[0], da, ta, "a alone");
-      ExpectNear(second[1], db, tb, "b alone");
-    }
-  }
-}
+bool HasGradient(BinaryOp op) { return op <= BinaryOp::kMod || op == BinaryOp::kPRelu; }
 
 TEST(Binary, GradientsHaveTheTypesOfTheirArguments) {
   Random random(3);
@@ -325,45 +200,45 @@ TEST(Binary, AnyNumberOfThreadsGivesTheSameBits) {
 
 TEST(Binary, OpaqueLayouts) {
   Random random(6);
-  for (const Function& f : kFunctions) {
-    const Tensor a = RandomTensor(random, {2, 3, 5}, kFloat32, f.low, f.high);
-    const Tensor b = RandomTensor(random, {2, 3, 5}, kFloat32, f.low, f.high);
-    const Tensor row = RandomTensor(random, {5}, kFloat32, f.low, f.high);
+  for (const BinaryOp op : EveryOp()) {
+    const Tensor a = RandomTensor(random, {2, 3, 5}, kFloat32, 0.3, 3);
+    const Tensor b = RandomTensor(random, {2, 3, 5}, kFloat32, 0.3, 3);
+    const Tensor row = RandomTensor(random, {5}, kFloat32, 0.3, 3);
     const Tensor pa = PaddedLayout::Of(a), pb = PaddedLayout::Of(b);
-    const V want = Values(Binary(f.op, a, b));
+    const V want = Values(Binary(op, a, b));
     for (const Tensor& other : {pb, b}) {
-      const Tensor c = Binary(f.op, pa, other);
+      const Tensor c = Binary(op, pa, other);
       EXPECT_EQ(Values(c), want);
-      EXPECT_EQ(c.is_blocked(), KeepsZero(f.op)) << BinaryName(f.op);
+      EXPECT_EQ(c.is_blocked(), KeepsZero(op)) << BinaryName(op);
       if (c.is_blocked()) {
-        EXPECT_TRUE(IsPaddedWithZeros(c)) << BinaryName(f.op);
+        EXPECT_TRUE(IsPaddedWithZeros(c)) << BinaryName(op);
       }
     }
-    EXPECT_EQ(Values(Binary(f.op, pa, row)), Values(Binary(f.op, a, row)));
+    EXPECT_EQ(Values(Binary(op, pa, row)), Values(Binary(op, a, row)));
     EXPECT_TRUE(IsPaddedWithZeros(pa)) << "the argument stays as it was";
-    if (f.has_gradient) {
+    if (HasGradient(op)) {
       const Tensor dy = RandomTensor(random, {2, 3, 5});
       const std::vector<Tensor> got =
-          BinaryBackward(f.op, PaddedLayout::Of(dy), pa, pb, {}, true, true);
-      const std::vector<Tensor> plain = BinaryBackward(f.op, dy, a, b, {}, true, true);
+          BinaryBackward(op, PaddedLayout::Of(dy), pa, pb, {}, true, true);
+      const std::vector<Tensor> plain = BinaryBackward(op, dy, a, b, {}, true, true);
       for (int i = 0; i < 2; ++i) {
-        EXPECT_EQ(Values(got[i]), Values(plain[i])) << BinaryBackwardName(f.op);
+        EXPECT_EQ(Values(got[i]), Values(plain[i])) << BinaryBackwardName(op);
         if (got[i].is_blocked()) {
-          EXPECT_TRUE(IsPaddedWithZeros(got[i])) << BinaryBackwardName(f.op);
+          EXPECT_TRUE(IsPaddedWithZeros(got[i])) << BinaryBackwardName(op);
         }
       }
       const std::vector<Tensor> rows =
-          BinaryBackward(f.op, PaddedLayout::Of(dy), pa, row, {}, true, true);
-      EXPECT_EQ(Values(rows[1]), Values(BinaryBackward(f.op, dy, a, row, {}, true, true)[1]));
+          BinaryBackward(op, PaddedLayout::Of(dy), pa, row, {}, true, true);
+      EXPECT_EQ(Values(rows[1]), Values(BinaryBackward(op, dy, a, row, {}, true, true)[1]));
     }
     // In place: opaque to opaque, opaque to plain, and plain to opaque.
-    BinaryInto(f.op, pa, pb, pa);
+    BinaryInto(op, pa, pb, pa);
     EXPECT_EQ(Values(pa), want);
-    EXPECT_EQ(pa.is_blocked(), KeepsZero(f.op));
+    EXPECT_EQ(pa.is_blocked(), KeepsZero(op));
     const Tensor plain_out(Shape{2, 3, 5});
-    BinaryInto(f.op, a, pb, plain_out);
+    BinaryInto(op, a, pb, plain_out);
     EXPECT_EQ(Values(plain_out), want);
-    BinaryInto(f.op, a, b, pb);
+    BinaryInto(op, a, b, pb);
     EXPECT_EQ(Values(pb), want);
   }
 }
@@ -372,32 +247,32 @@ TEST(Binary, OpaqueLayoutsOfTwoTypes) {
   Random random(7);
   const Shape shape = {2, 3, 4, 5};
   for (const char* tag : {"nhwc", "nChw16c"})
-    for (const Function& f : kFunctions) {
-      const Tensor a = RandomTensor(random, shape, kFloat32, f.low, f.high);
-      const Tensor b = RandomTensor(random, shape, kBFloat16, f.low, f.high);
+    for (const BinaryOp op : EveryOp()) {
+      const Tensor a = RandomTensor(random, shape, kFloat32, 0.3, 3);
+      const Tensor b = RandomTensor(random, shape, kBFloat16, 0.3, 3);
       const auto opaque = [&](const Tensor& t) {
         return t.ToLayout(BlockedLayoutNamed(tag, shape, t.data_type()));
       };
-      const V want = Values(Binary(f.op, a, b));
+      const V want = Values(Binary(op, a, b));
       for (const auto& [x, y] :
            {std::pair(opaque(a), opaque(b)), std::pair(opaque(a), b), std::pair(a, opaque(b))}) {
-        const Tensor c = Binary(f.op, x, y);
-        EXPECT_EQ(Values(c), want) << BinaryName(f.op);
+        const Tensor c = Binary(op, x, y);
+        EXPECT_EQ(Values(c), want) << BinaryName(op);
         EXPECT_EQ(c.data_type(), kFloat32);
-        EXPECT_EQ(LayoutName(c.layout()), KeepsZero(f.op) ? tag : "plain") << BinaryName(f.op);
+        EXPECT_EQ(LayoutName(c.layout()), KeepsZero(op) ? tag : "plain") << BinaryName(op);
       }
-      if (f.has_gradient) {
+      if (HasGradient(op)) {
         const Tensor dy = RandomTensor(random, shape);
-        const auto got = BinaryBackward(f.op, opaque(dy), opaque(a), opaque(b), {}, true, true);
-        const auto plain = BinaryBackward(f.op, dy, a, b, {}, true, true);
+        const auto got = BinaryBackward(op, opaque(dy), opaque(a), opaque(b), {}, true, true);
+        const auto plain = BinaryBackward(op, dy, a, b, {}, true, true);
         for (int i = 0; i < 2; ++i) {
-          EXPECT_EQ(Values(got[i]), Values(plain[i])) << BinaryBackwardName(f.op);
+          EXPECT_EQ(Values(got[i]), Values(plain[i])) << BinaryBackwardName(op);
           EXPECT_EQ(got[i].data_type(), plain[i].data_type());
         }
       }
       const Tensor out = opaque(a);
-      BinaryInto(f.op, out, opaque(b), out);
-      EXPECT_EQ(Values(out), want) << BinaryName(f.op);
+      BinaryInto(op, out, opaque(b), out);
+      EXPECT_EQ(Values(out), want) << BinaryName(op);
     }
 }
 
@@ -405,22 +280,6 @@ TEST(Binary, OneCacheEntryForAllShapes) {
   const uint64_t before = GetPlanCacheStats().entries;
   for (int64_t n = 1; n < 20; ++n) Binary(BinaryOp::kMod, Full({n}, 3), Full({n}, 2));
   EXPECT_LE(GetPlanCacheStats().entries, before + 1);
-}
-
-TEST(Binary, Errors) {
-  const Tensor x(Shape{2, 3}), ints(Shape{2, 3}, nullptr, kInt32);
-  ExpectError<std::invalid_argument>([&] { Binary(BinaryOp::kAdd, x, Tensor(Shape{4})); }, "[Add]");
-  ExpectError<std::invalid_argument>([&] { Binary(BinaryOp::kMul, Tensor(), x); }, "[Mul] a");
-  ExpectError<std::invalid_argument>([&] { Binary(static_cast<BinaryOp>(-1), x, x); }, "-1");
-  ExpectError<std::invalid_argument>([&] { BinaryInto(BinaryOp::kAdd, x, x, Tensor(Shape{3})); },
-                                     "out");
-  ExpectError<TypeError>([&] { BinaryInto(BinaryOp::kAdd, ints, x, ints); }, "does not fit");
-  ExpectError<TypeError>([&] { BinaryBackward(BinaryOp::kLess, x, x, x, {}, true, true); },
-                         "no gradient");
-  ExpectError<TypeError>([&] { BinaryBackward(BinaryOp::kMul, x, ints, x, {}, true, true); },
-                         "a must be of a float type");
-  ExpectError<std::invalid_argument>(
-      [&] { BinaryBackward(BinaryOp::kMul, Tensor(Shape{3}), x, x, {}, true, true); }, "dy");
 }
 
 TEST(Binary, DoesNotWriteToBroadcastViews) {

@@ -43,7 +43,9 @@ if not restart:
 print("total", total, distributed.local_rank(), distributed.gather(rank), flush=True)
 """
 SECRET = {"SINGA_SECRET": "a secret of many characters"}
-TIMEOUT = 2
+# Seconds that ranks wait for each other: where one fails, and where all must come to a start though
+# the machine is busy.
+TIMEOUT, PATIENT = 2, 10
 
 
 class Machines(network_hosts.Hosts):
@@ -58,12 +60,13 @@ class Machines(network_hosts.Hosts):
         self.script.write_text(SCRIPT)
         own = {*FOREIGN, *Environment(job="-").variables(), "SINGA_SECRET"}
         self.variables = {k: v for k, v in os.environ.items() if k not in own}
-        self.variables |= {
-            "TMPDIR": "/var/tmp",
-            "OMP_NUM_THREADS": "1",
-            "SINGA_TIMEOUT": str(TIMEOUT),
-        }
-        self.variables |= {"PATH": f"{self.bin}:{self.variables['PATH']}", "HOME": str(folder)}
+        self.variables |= {"TMPDIR": "/var/tmp", "OMP_NUM_THREADS": "1", "HOME": str(folder)}
+        self.variables["PATH"] = f"{self.bin}:{self.variables['PATH']}"
+        self.wait_for(TIMEOUT)
+
+    def wait_for(self, seconds):
+        """How long the ranks of jobs started from now on wait for each other."""
+        self.variables["SINGA_TIMEOUT"] = str(seconds)
 
     def start(self, host, *command, **more):
         """Starts a program on a machine."""
@@ -159,7 +162,7 @@ class Machines(network_hosts.Hosts):
 
 
 # Starts the ranks as srun does, through ssh: with all variables, and those of the step. When it is
-# ended, so is the step on all machines.
+# ended, so is the step on all machines, also if it is killed in between: SLURM's daemons do that.
 KILL = """
 import os, pathlib
 for path in pathlib.Path("/proc").glob("[0-9]*/environ"):
@@ -184,8 +187,9 @@ for rank in range(ranks):
     command = ["ssh", hosts[rank // each], "env", *values, *map(shlex.quote, program)]
     started.append(subprocess.Popen(command))
 def end(number, frame):
-    for host in hosts:
-        subprocess.run(["ssh", host, "{python}", "-c", shlex.quote({kill!r})])
+    kill = "{python}", "-c", shlex.quote({kill!r})
+    for each in [subprocess.Popen(["ssh", h, *kill], start_new_session=True) for h in hosts]:
+        each.wait()
     os._exit(128 + number)
 signal.signal(signal.SIGTERM, end)
 sys.exit(max(process.wait() for process in started))
@@ -247,6 +251,7 @@ def _ways(*small, whole=()):
 @_ways("by_hand", "srun", whole=(*MPIS, *SLURM, "torchrun"))
 def test_good_jobs(machines, way):
     """The second machine's ranks have the local numbers from 0 on, too."""
+    machines.wait_for(PATIENT)
     found, _ = _finished(_way(way)(machines, ("none", 0, machines.folder), 4))
     assert not any(status for status, _, _ in found), found
     lines = [line.removeprefix(f"[{line[1:2]}] ") for line in _lines(found)]  # without prefixes
@@ -255,6 +260,7 @@ def test_good_jobs(machines, way):
 
 
 def test_pods(machines):
+    machines.wait_for(PATIENT)
     found, _ = _finished(machines.pods(("none", 0, machines.folder)))
     assert [(status, output) for status, output, _ in found] == [(0, "total 2.0 0 [0, 1]\n")] * 2
 
@@ -318,8 +324,9 @@ def test_a_machine_that_cannot_be_reached(machines, way):
 @pytest.mark.parametrize("fault", ["kill", "stop"] if WHOLE else ["kill"])
 @_ways("srun", whole=(*MPIS, "salloc"))
 def test_restarts(machines, way, fault):
+    machines.wait_for(PATIENT)
     ((status, output, errors),), _ = _finished(
-        _way(way)(machines, (fault, 1, machines.folder), 2, 1)
+        _way(way)(machines, (fault, 1, machines.folder), 2, 1), 80
     )
     assert status == 0, errors
     assert sorted(output.splitlines()) == [f"[{rank}] total 2.0 0 [0, 1]" for rank in range(2)]

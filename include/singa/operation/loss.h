@@ -14,8 +14,8 @@ namespace singa {
 /// Softmax cross-entropy of x (N, C): the mean over the batch of −Σ_c t·log softmax(x). `t` has
 /// class numbers (N) or (N, 1), as int32, int64 or whole values of another type, or probabilities
 /// (N, C). Label smoothing s replaces t by (1 − s)·t + s/C. Returns {loss, probabilities (N, C)};
-/// backward takes the probabilities. A class number outside [0, C) raises std::invalid_argument,
-/// naming the first one.
+/// backward takes the probabilities. A class number outside [0, C) raises std::out_of_range, one
+/// with a fraction std::invalid_argument.
 SINGA_API std::vector<Tensor> SoftmaxCrossEntropyForward(const Tensor& x, const Tensor& t,
                                                          double smoothing = 0);
 /// Returns dx = dy · (p·Σ_c t − t) / N, for the smoothed t. Σ_c t is 1 if t is a distribution.

@@ -47,8 +47,7 @@ def softmax_cross_entropy(
                   not there. Default None: there is none.
     reduction     "mean", "sum" or "none"
 
-    Raises ValueError for other shapes, and for a class index outside [0, C); IndexError for one
-    where a weight, an ignore_index, another reduction or a shape beyond (N, C) is given.
+    Raises ValueError for other shapes, IndexError for a class index outside [0, C).
 
     >>> scores = tensor.Tensor(data=[[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
     >>> autograd.softmax_cross_entropy(scores, np.array([0, 2]))

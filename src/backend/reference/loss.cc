@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/reference/elementwise/map.h"
+#include "backend/reference/indices.h"
 #include "core/device/parallel.h"
 #include "core/tensor/dtype_switch.h"
 #include "model/dispatch/kernel.h"
@@ -25,23 +26,6 @@ double ReadScalar(const Tensor& t) {
 
 void WriteScalar(double value, const Tensor& t) {
   FindStore<double>(t.data_type())(&value, 1, t.raw_data(), 0, 1);
-}
-
-// The class indices of `rows` samples. Throws if one is not an integer in [0, classes).
-std::vector<int64_t> ReadClasses(const char* op, const Tensor& t, int64_t rows, int64_t classes) {
-  std::vector<int64_t> labels(static_cast<size_t>(rows));
-  SwitchAll(t.data_type(), op, [&]<class T>() {
-    const T* source = static_cast<const T*>(t.raw_data());
-    for (int64_t i = 0; i < rows; ++i) {
-      const auto label = Convert<int64_t>(source[i]);
-      const bool whole =
-          !kIsFloatType<T> || Convert<double>(source[i]) == static_cast<double>(label);
-      Check(whole && label >= 0 && label < classes, op, "t[", i, "] is ",
-            Convert<double>(source[i]), ", no class number in [0, ", classes, ")");
-      labels[i] = label;
-    }
-  });
-  return labels;
 }
 
 // The target q of one row: (1 − s)·t + s / C.
@@ -64,7 +48,8 @@ class Targets {
         keep_(static_cast<C>(1 - smoothing)),
         floor_(static_cast<C>(smoothing / static_cast<double>(classes))) {
     if (kind == TargetKind::kClasses) {
-      labels_ = ReadClasses(op, t, rows, classes);
+      labels_.resize(static_cast<size_t>(rows));
+      ReadPositions(op, t, classes, false, labels_.data());
     } else {
       probabilities_ = static_cast<const C*>(t.raw_data());
     }

@@ -123,6 +123,19 @@ def test_an_index_outside_is_refused(loss: str, index: int) -> None:
         getattr(autograd, loss)(of(_SCORES[2, 4, 3, 3]), of(t)).numpy()
 
 
+@pytest.mark.parametrize("shape", _SCORES)
+@pytest.mark.parametrize(
+    "form", [{}, {"weight": _WEIGHT}, {"ignore_index": 255}, {"reduction": "sum"}], ids=str
+)
+def test_every_form_of_cross_entropy_refuses_an_index_outside(
+    shape: tuple[int, ...], form: dict[str, Any]
+) -> None:
+    t = _classes(shape, None)
+    t.flat[-1] = 4
+    with pytest.raises(IndexError, match=r"index 4 .*outside"):
+        autograd.softmax_cross_entropy(of(_SCORES[shape]), of(t), **form).numpy()
+
+
 def test_masks_of_any_type() -> None:
     x = of(_SCORES[6, 4])
     masks = _RANDOM.random((6, 4)) > 0.5
@@ -132,17 +145,18 @@ def test_masks_of_any_type() -> None:
         assert autograd.binary_cross_entropy_with_logits(x, t).item() == expected
 
 
-class _Segments(model.Model):
-    """Scores of pixels as parameters."""
+class _Scores(model.Model):
+    """Scores as parameters."""
+
+    shape: tuple[int, ...] = (6, 4)
 
     def __init__(self) -> None:
         super().__init__()
-        self.x = Tensor(data=_SCORES[2, 4, 3, 3], stores_grad=True)
+        self.x = Tensor(data=_SCORES[self.shape], stores_grad=True)
         self.weight = tensor.from_numpy(_WEIGHT)
 
     def forward(self, t: Tensor) -> Tensor:
-        loss = autograd.softmax_cross_entropy(self.x, t, 0.1, self.weight, 255)
-        return loss + autograd.dice_loss(self.x, autograd.where(0, t, t == 255))
+        return autograd.softmax_cross_entropy(self.x, t)
 
     def train_one_batch(self, t: Tensor) -> Tensor:
         loss = self.forward(t)
@@ -150,20 +164,31 @@ class _Segments(model.Model):
         return loss
 
 
+class _Segments(_Scores):
+    """Scores of pixels."""
+
+    shape = (2, 4, 3, 3)
+
+    def forward(self, t: Tensor) -> Tensor:
+        loss = autograd.softmax_cross_entropy(self.x, t, 0.1, self.weight, 255)
+        return loss + autograd.dice_loss(self.x, autograd.where(0, t, t == 255))
+
+
 @pytest.mark.filterwarnings("error")
-def test_recorded_steps_check_each_batch() -> None:
+@pytest.mark.parametrize(("kind", "ignored"), [(_Scores, None), (_Segments, 255)])
+def test_recorded_steps_check_each_batch(kind: type[_Scores], ignored: int | None) -> None:
     """Replays have the bits of executed steps, and refuse an index outside."""
-    batches = [np.roll(_classes((2, 4, 3, 3), 255), n).astype(np.int32) for n in range(6)]
+    batches = [np.roll(_classes(kind.shape, ignored), n).astype(np.int32) for n in range(6)]
     losses: list[list[float]] = []
     for use_graph in (False, True):
-        net = _Segments()
+        net = kind()
         net.set_optimizer(opt.SGD(lr=0.5))
         net.compile([of(batches[0])], is_train=True, use_graph=use_graph)
         losses.append([net(of(t)).item() for t in batches])
     assert losses[0] == losses[1]
     assert net.memory_plan()["planned_bytes"] > 0
-    with pytest.raises(IndexError):
-        net(of(np.full((2, 3, 3), 4, np.int32))).numpy()
+    with pytest.raises(IndexError, match="index 4 at position 0 is outside"):
+        net(of(np.full(batches[0].shape, 4, np.int32))).numpy()
 
 
 @pytest.mark.parametrize("weight", [None, [[2.0], [0.5]]])

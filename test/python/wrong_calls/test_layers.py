@@ -136,7 +136,7 @@ trainable()(None, LABELS) -> TypeError: [Linear] NoneType
 trainable()(MATRIX, LABELS, foo=1) -> TypeError: Net.train_one_batch() foo
 trainable()(make(2, 9), LABELS) -> ValueError: [LinearForward] x (2, 9) 9 W (3, 4) 3
 trainable()(MATRIX, make(2, dtype="int32") * 9)
-    -> ValueError: [SoftmaxCrossEntropyForward] t [0] 9 [0, 4)
+    -> IndexError: [SoftmaxCrossEntropyForward] index 9 position 0 [0, 4)
 (n := trainable(), n.eval(), n(MATRIX, LABELS)) -> TypeError: Net.forward() 2 3 train()
 net(compiled=False).compile(None) -> TypeError: [compile] list None
 net(compiled=False).compile([]) -> TypeError: [compile] list []

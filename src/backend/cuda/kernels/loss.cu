@@ -6,8 +6,8 @@
 
 #include "backend/cuda/kernels/common/element.h"
 #include "backend/cuda/kernels/common/join.h"
+#include "backend/cuda/kernels/common/positions.h"
 #include "backend/cuda/kernels/common/register.h"
-#include "backend/cuda/kernels/common/report.h"
 #include "model/operation/loss/spec.h"
 
 namespace singa::cuda {
@@ -39,11 +39,7 @@ struct Targets {
   /// The class of a row; 0, with a fault, if it is invalid. Every lane may call it.
   __device__ int64_t Label(int64_t row) const {
     if (!classes_given) return -1;
-    const auto value = LoadAs<double>(t, dtype, row);
-    if (value >= 0 && value < static_cast<double>(classes) && value == std::floor(value))
-      return static_cast<int64_t>(value);
-    Report(fault, FaultKind::kNoClass, value, row, 0, classes);
-    return 0;
+    return ReadPosition(t, dtype, row, classes, false, fault);
   }
   __device__ C At(int64_t row, int64_t label, int64_t c) const {
     const C own =

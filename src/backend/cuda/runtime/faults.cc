@@ -39,9 +39,6 @@ void TakeMemory(Table& table) {
 [[noreturn]] void Raise(const char* op, FaultKind kind, double value, int64_t position,
                         const std::string& range) {
   using std::invalid_argument, std::out_of_range;
-  if (kind == FaultKind::kNoClass)
-    throw invalid_argument(
-        detail::Message(op, "t[", position, "] is ", value, ", no class number in ", range));
   if (kind == FaultKind::kNotWhole)
     throw invalid_argument(
         detail::Message(op, "index ", value, " at position ", position, " is not a whole number"));

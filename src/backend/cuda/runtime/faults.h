@@ -16,7 +16,6 @@ enum class FaultKind : int {
   kNotWhole,  ///< an index with a fraction: std::invalid_argument
   kOutside,   ///< an index outside [low, high): std::out_of_range
   kNoLabel,   ///< a label outside [low, high): std::out_of_range
-  kNoClass,   ///< a target that is not an integer in [low, high): std::invalid_argument
 };
 
 /// A record in memory that host and device share.

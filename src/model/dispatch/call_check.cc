@@ -42,110 +42,84 @@ void CallChecker::RequireGiven(const char* name, const Tensor& t) const {
   Require(!t.empty(), name, " is an empty tensor (None)");
 }
 
-void CallChecker::RequireType(const char* name, const Tensor& t, DType dtype) const {
+void CallChecker::RequireIs(const char* name, const Tensor& t, const Shape& shape, DType dtype,
+                            bool flat) const {
+  if (flat) {
+    Require(t.size() == shape.Count(), name, " must have ", shape.Count(), " elements, got ", t);
+  } else {
+    Require(t.shape() == shape, name, " must have shape ", shape, ", got ", t);
+  }
   Require(t.data_type() == dtype, name, " must be ", DTypeName(dtype), ", got ", t);
-}
-
-void CallChecker::RequireIs(const char* name, const Tensor& t, const Shape& shape,
-                            DType dtype) const {
-  RequireGiven(name, t);
-  Require(t.shape() == shape, name, " must have shape ", shape, ", got ", t);
-  RequireType(name, t, dtype);
 }
 
 void CallChecker::RequireContiguous(const char* name, const opcheck::Placement& place) const {
   Require(place.strides.rank() == 0, name, " must be contiguous, got strides ", place.strides);
 }
 
-const Tensor& CallChecker::NextInput(const char* name) {
-  return Take("input", name, call_.inputs, &next_input_);
-}
-const Tensor& CallChecker::AnyInput(const char* name) {
-  const Tensor& t = NextInput(name);
-  RequireGiven(name, t);
-  return t;
-}
-const Tensor& CallChecker::StridedInput(const char* name, const Shape& shape, DType dtype) {
-  const Tensor& t = AnyInput(name);
-  RequireIs(name, t, shape, dtype);
-  return t;
-}
-const Tensor& CallChecker::StridedInput(const char* name, const Shape& shape) {
-  const Tensor& t = AnyInput(name);
-  RequireIs(name, t, shape, t.data_type());
-  return t;
-}
-const Tensor& CallChecker::Input(const char* name, const Shape& shape, DType dtype) {
-  RequireContiguous(name,
-                    next_input_ < num_inputs() ? input_place(next_input_) : opcheck::Placement());
-  return StridedInput(name, shape, dtype);
-}
-const Tensor& CallChecker::FlatInput(const char* name, int64_t size, DType dtype) {
-  const Tensor& t = AnyInput(name);
-  RequireContiguous(name, input_place(next_input_ - 1));
-  Require(t.size() == size, name, " must have ", size, " elements, got ", t);
-  RequireType(name, t, dtype);
-  return t;
-}
-const Tensor& CallChecker::InputIf(bool given, const char* name, const Shape& shape, DType dtype) {
-  if (given) return Input(name, shape, dtype);
-  const Tensor& t = NextInput(name);
-  Require(t.empty(), name, " must be left out, got ", t);
-  return t;
-}
-const Tensor& CallChecker::OptionalInput(const char* name, const Shape& shape, DType dtype) {
-  const bool given = next_input_ < num_inputs() && !call_.inputs[next_input_].empty();
-  return InputIf(given, name, shape, dtype);
+void CallChecker::RequireDenseRows(const char* name, const opcheck::Placement& place,
+                                   const Shape& shape) {
+  const int last = shape.rank() - 1;
+  Require(
+      !place.layout && (place.strides.rank() == 0 || shape[last] <= 1 || place.strides[last] == 1),
+      name, " must have a contiguous last axis, got strides ", place.strides);
+  KeepsPlaces();
 }
 
-const Tensor& CallChecker::AnyOutput(const char* name) {
-  const Tensor& t = Take("output", name, call_.outputs, &next_output_);
+namespace {
+
+/// Flat bytes, in a form that only one implementation reads.
+bool IsPrivate(const Tensor& t) { return t.data_type() == kUInt8 && t.rank() == 1; }
+
+}  // namespace
+
+void CallChecker::VisitInput(const char* name, const Shape& shape, DType dtype,
+                             const ArgumentTraits& traits) {
+  if (traits.layout && !traits.private_form) RequireLayout(name, *traits.layout, shape, dtype);
+  if (traits.left_out) return;
+  const size_t i = next_input_;
+  const Tensor& t = Take("input", name, call_.inputs, &next_input_);
+  if (!traits.given) return Require(t.empty(), name, " must be left out, got ", t);
+  if (traits.optional && t.empty()) return;
   RequireGiven(name, t);
-  return t;
+  if (traits.private_form) {
+    Require(IsPrivate(t), name, " must be in the form of one implementation, got ", t);
+    if (traits.layout) RequireLayout(name, *traits.layout, t.shape(), t.data_type());
+    return;
+  }
+  if (traits.dense_rows) {
+    RequireDenseRows(name, input_place(i), shape);
+  } else if (!traits.strided) {
+    RequireContiguous(name, input_place(i));
+  }
+  RequireIs(name, t, shape, dtype, traits.flat);
 }
-const Tensor& CallChecker::Output(const char* name, const Shape& shape, DType dtype) {
-  const Tensor& t = AnyOutput(name);
-  RequireIs(name, t, shape, dtype);
-  RequireContiguous(name, output_place(next_output_ - 1));
-  return t;
-}
-const Tensor& CallChecker::StridedOutput(const char* name, const Shape& shape, DType dtype) {
-  const Tensor& t = AnyOutput(name);
-  RequireIs(name, t, shape, dtype);
-  const Strides& strides = output_place(next_output_ - 1).strides;
+
+void CallChecker::VisitOutput(const char* name, const Shape& shape, DType dtype,
+                              const ArgumentTraits& traits) {
+  if (traits.layout) RequireLayout(name, *traits.layout, shape, dtype);
+  const size_t i = next_output_;
+  const Tensor& t = Take("output", name, call_.outputs, &next_output_);
+  const bool updates = traits.same_as >= 0;
+  if (!traits.given || (updates && call_.inputs[static_cast<size_t>(traits.same_as)].empty()))
+    return Require(t.empty(), name, " must be left out, got ", t);
+  RequireGiven(name, t);
+  Require(!updates || call_.aliases[i] == traits.same_as, name,
+          " must be written in place of input ", traits.same_as);
+  if (traits.saved) {
+    saved_output_ = static_cast<int>(i);
+    saved_is_private_ = IsPrivate(t);
+    if (saved_is_private_) return;
+  }
+  RequireIs(name, t, shape, dtype, traits.flat);
+  const Strides& strides = output_place(i).strides;
+  if (traits.rows_like >= 0) {
+    RequireDenseRows(name, output_place(i), shape);
+  } else if (!traits.strided) {
+    RequireContiguous(name, output_place(i));
+  }
   for (int axis = 0; axis < strides.rank(); ++axis)
     Require(strides[axis] != 0 || shape[axis] <= 1, name,
             " is a broadcast view, whose elements share memory: strides ", strides);
-  return t;
-}
-const Tensor& CallChecker::FlatOutput(const char* name, int64_t size, DType dtype) {
-  const Tensor& t = AnyOutput(name);
-  RequireContiguous(name, output_place(next_output_ - 1));
-  Require(t.size() == size, name, " must have ", size, " elements, got ", t);
-  RequireType(name, t, dtype);
-  return t;
-}
-const Tensor& CallChecker::OutputIf(bool given, const char* name, const Shape& shape, DType dtype) {
-  if (given) return Output(name, shape, dtype);
-  const Tensor& t = Take("output", name, call_.outputs, &next_output_);
-  Require(t.empty(), name, " must be left out, got ", t);
-  return t;
-}
-const Tensor& CallChecker::SavedOutputIf(bool given, const char* name, const Shape& shape,
-                                         DType dtype) {
-  const bool is_private = given && next_output_ < num_outputs() &&
-                          call_.outputs[next_output_].data_type() == kUInt8 &&
-                          call_.outputs[next_output_].rank() == 1;
-  if (!is_private) return OutputIf(given, name, shape, dtype);
-  private_output_ = static_cast<int>(next_output_);
-  return AnyOutput(name);
-}
-void CallChecker::OutputIsInput(const char* name, size_t input) {
-  const Tensor& t = AnyOutput(name);
-  Require(call_.aliases[next_output_ - 1] == static_cast<int>(input), name,
-          " must be written in place of input ", input);
-  // The same memory, so the same shape and type.
-  RequireIs(name, t, call_.inputs[input].shape(), call_.inputs[input].data_type());
 }
 
 void CallChecker::KeepsPlaces() {

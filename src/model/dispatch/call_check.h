@@ -4,22 +4,30 @@
 //
 // A kernel trusts its Spec: it reads and writes memory by the Spec's fields. A Spec that was read
 // from a file has not been checked by the operation's public function. Therefore every Spec that
-// can be replayed has
+// can be replayed has VisitArguments, which declares its arguments (arguments.h), and
+//
+//   void CheckFields(const CallChecker& call) const;
+//
+// in the file of its family, which checks the values of the fields and the scalars before the
+// arguments are compared with the declaration. A Spec whose kernels use elements of an argument as
+// positions, without a check of their own, also has `CheckValues` of the same form, which checks
+// these elements afterwards. A Spec whose arguments depend on one another, such as a list of any
+// length, has
 //
 //   void CheckCall(CallChecker& call) const;
 //
-// in the file of its family. It checks the values of the fields, and the arguments. OPCHECK also
-// runs it on every call that it compares, so tests find a CheckCall that differs from the checks of
-// the public function.
+// instead, which checks fields and arguments. OPCHECK also runs these on every call that it
+// compares, so tests find checks that differ from those of the public function.
 
 #include <concepts>
-#include <initializer_list>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "model/dispatch/arguments.h"
 #include "model/dispatch/spec.h"
 #include "singa/core/device.h"
 #include "singa/core/dtype.h"
@@ -65,9 +73,9 @@ struct Call {
 
 }  // namespace opcheck
 
-/// Takes the arguments of a call one after the other. Raises std::invalid_argument, with operation
-/// and argument, for the first one that does not fit the Spec.
-class CallChecker {
+/// Takes the arguments of a call one after the other: Input and Output compare the next one. Raises
+/// std::invalid_argument, with operation and argument, for the first one that does not fit the Spec.
+class CallChecker final : public ArgumentVisitor {
  public:
   CallChecker(const char* op, const opcheck::Call& call) : op_(op), call_(call) {}
 
@@ -95,50 +103,20 @@ class CallChecker {
             value);
   }
 
-  // Arguments. Each call takes the next one and returns it. An argument that the call leaves out is
-  // an empty tensor.
-  const Tensor& Input(const char* name, const Shape& shape, DType dtype);
-  /// Row-major with any strides; the second of any type.
-  const Tensor& StridedInput(const char* name, const Shape& shape, DType dtype);
-  const Tensor& StridedInput(const char* name, const Shape& shape);
-  /// With `size` elements, in any shape.
-  const Tensor& FlatInput(const char* name, int64_t size, DType dtype);
-  /// Present where `given`, else left out.
-  const Tensor& InputIf(bool given, const char* name, const Shape& shape, DType dtype);
-  /// Left out, or as Input.
-  const Tensor& OptionalInput(const char* name, const Shape& shape, DType dtype);
-  /// Present. The caller checks it.
-  const Tensor& AnyInput(const char* name);
-  /// Present or left out. The caller checks it.
-  const Tensor& NextInput(const char* name);
-  void NoInput(const char* name) { InputIf(false, name, {}, kFloat32); }
-
-  const Tensor& Output(const char* name, const Shape& shape, DType dtype);
-  const Tensor& StridedOutput(const char* name, const Shape& shape, DType dtype);
-  const Tensor& FlatOutput(const char* name, int64_t size, DType dtype);
-  const Tensor& OutputIf(bool given, const char* name, const Shape& shape, DType dtype);
-  /// As OutputIf, or the flat bytes of a private form (saved_form.h).
-  const Tensor& SavedOutputIf(bool given, const char* name, const Shape& shape, DType dtype);
-  /// Present. The caller checks its shape and type.
-  const Tensor& AnyOutput(const char* name);
-  /// The same tensor as input number `input`, written in place.
-  void OutputIsInput(const char* name, size_t input);
-
   const char* op() const { return op_; }
-  /// Rank 0 where there is no such input.
-  Shape ShapeOfInput(size_t i) const {
+  Shape ShapeOfInput(size_t i) const override {
     return i < call_.inputs.size() ? call_.inputs[i].shape() : Shape();
   }
   Shape ShapeOfOutput(size_t i) const {
     return i < call_.outputs.size() ? call_.outputs[i].shape() : Shape();
   }
-  /// float32 where there is no such input.
-  DType TypeOfInput(size_t i) const {
+  DType TypeOfInput(size_t i) const override {
     return i < call_.inputs.size() ? call_.inputs[i].data_type() : kFloat32;
   }
   DType TypeOfOutput(size_t i) const {
     return i < call_.outputs.size() ? call_.outputs[i].data_type() : kFloat32;
   }
+  const Tensor& input(size_t i) const { return call_.inputs[i]; }
   size_t num_inputs() const { return call_.inputs.size(); }
   size_t num_outputs() const { return call_.outputs.size(); }
   const Scalars& scalars() const { return call_.scalars; }
@@ -157,32 +135,48 @@ class CallChecker {
   /// The replay places the arguments as the call did. The Spec has checked the places itself.
   void KeepsPlaces();
   bool keeps_places() const { return keeps_places_; }
-  /// Output `i` is in a private form.
-  bool is_private(size_t i) const { return private_output_ == static_cast<int>(i); }
+  /// Output `i` is kept for backward, and whether it is in a private form.
+  bool is_saved(size_t i) const { return saved_output_ == static_cast<int>(i); }
+  bool is_private(size_t i) const { return is_saved(i) && saved_is_private_; }
 
   /// All arguments were taken.
   void Done() const;
 
  private:
+  void VisitInput(const char* name, const Shape& shape, DType dtype,
+                  const ArgumentTraits& traits) override;
+  void VisitOutput(const char* name, const Shape& shape, DType dtype,
+                   const ArgumentTraits& traits) override;
   const Tensor& Take(const char* kind, const char* name, const std::vector<Tensor>& tensors,
                      size_t* next) const;
   void RequireGiven(const char* name, const Tensor& t) const;
-  void RequireIs(const char* name, const Tensor& t, const Shape& shape, DType dtype) const;
-  void RequireType(const char* name, const Tensor& t, DType dtype) const;
+  void RequireIs(const char* name, const Tensor& t, const Shape& shape, DType dtype,
+                 bool flat) const;
   void RequireContiguous(const char* name, const opcheck::Placement& place) const;
+  void RequireDenseRows(const char* name, const opcheck::Placement& place, const Shape& shape);
 
   const char* op_;
   const opcheck::Call& call_;
   size_t next_input_ = 0, next_output_ = 0;
-  int private_output_ = -1;
+  int saved_output_ = -1;
+  bool saved_is_private_ = false;
   bool keeps_places_ = false;
 };
 
 namespace opcheck {
 
-/// Whether a Spec has a CheckCall of its own. An inherited one does not count.
+/// Whether a Spec declares its arguments. An inherited declaration does not count.
 template <class Spec>
-concept ChecksCalls = requires {
+concept DeclaresArguments = requires {
+  { &Spec::VisitArguments } -> std::same_as<void (Spec::*)(ArgumentVisitor&) const>;
+};
+/// Whether its calls can be checked.
+template <class Spec>
+concept ChecksCalls = (DeclaresArguments<Spec> &&
+                       requires(const Spec& spec, const CallChecker& call) {
+                         spec.CheckFields(call);
+                       }) ||
+                      requires {
   { &Spec::CheckCall } -> std::same_as<void (Spec::*)(CallChecker&) const>;
 };
 

@@ -36,11 +36,12 @@ bool IsSame(const Tensor& a, const Tensor& b) {
 
 /// The reference's results for a call, on the host, where `inputs` are. A result that cannot be
 /// compared is an empty tensor.
-std::vector<Tensor> RunReference(const OpRef& call, const DevicePtr& device,
-                                 std::vector<Tensor> inputs, std::span<const Tensor> outputs,
-                                 const std::vector<int>& aliases, const Scalars& scalars) {
-  const OpType& type = call.op_type();
-  const std::shared_ptr<void> copy = type.copy(call.spec);
+std::vector<Tensor> RunReference(const OpRef& of, const DevicePtr& device,
+                                 std::vector<Tensor> inputs, const Call& call,
+                                 const CallChecker& checked) {
+  const std::vector<Tensor>& outputs = call.outputs;
+  const OpType& type = of.op_type();
+  const std::shared_ptr<void> copy = type.copy(of.spec);
   type.make_plain(copy.get());
   if (type.make_reference) type.make_reference(copy.get());
   if (type.reference_inputs) type.reference_inputs(copy.get(), &inputs);
@@ -52,18 +53,17 @@ std::vector<Tensor> RunReference(const OpRef& call, const DevicePtr& device,
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].empty()) {
       results.emplace_back();
-    } else if (aliases[i] >= 0) {
-      results.push_back(inputs[static_cast<size_t>(aliases[i])]);
+    } else if (call.aliases[i] >= 0) {
+      results.push_back(inputs[static_cast<size_t>(call.aliases[i])]);
     } else if (const size_t bytes = plan->private_bytes(i)) {
       results.emplace_back(Shape{static_cast<int64_t>(bytes)}, device, kUChar);
     } else {
       results.emplace_back(outputs[i].shape(), device, outputs[i].data_type());
     }
   }
-  device->Exec(spec.op(), plan, inputs, results, scalars);
-  if (type.comparable)
-    for (size_t i = 0; i < results.size(); ++i)
-      if (!type.comparable(spec.spec, i)) results[i] = Tensor();
+  device->Exec(spec.op(), plan, inputs, results, call.scalars);
+  for (size_t i = 0; i < results.size(); ++i)
+    if (checked.is_saved(i)) results[i] = Tensor();
   return results;
 }
 
@@ -84,7 +84,8 @@ std::vector<Tensor> OnHost(std::span<const Tensor> outputs) {
 }
 
 /// What `reference` computes for a call on the host.
-Expected Expect(const OpRef& spec, const DevicePtr& host, const Call& call) {
+Expected Expect(const OpRef& spec, const DevicePtr& host, const Call& call,
+                const CallChecker& checked) {
   // The reference may write to its inputs.
   const auto copies = [&](const auto& copy) {
     std::vector<Tensor> result;
@@ -92,8 +93,7 @@ Expected Expect(const OpRef& spec, const DevicePtr& host, const Call& call) {
     return result;
   };
   const auto run = [&](const OpRef& run_spec, std::vector<Tensor> inputs) {
-    return RunReference(run_spec, host, std::move(inputs), call.outputs, call.aliases,
-                        call.scalars);
+    return RunReference(run_spec, host, std::move(inputs), call, checked);
   };
   Expected expected;
   expected.results = run(spec, copies([](const Tensor& t) { return t.Clone(); }));
@@ -260,7 +260,7 @@ void RunChecked(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
   const CallChecker checker = CheckCall(spec.op(), spec, call);
   execute();
 
-  const Expected expected = Expect(spec, HostOf(device), call);
+  const Expected expected = Expect(spec, HostOf(device), call, checker);
   if (expected.results.empty()) return CountUncompared(call.op);
   const std::vector<Tensor> chosen = OnHost(outputs);
   if (ChecksEveryKernel()) RunEveryKernel(spec, device, call, checker, expected);

@@ -2,8 +2,11 @@
 
 // From a Spec to a result: signature → plan (cached or selected) → layouts → Exec → OPCHECK.
 
+#include <array>
+#include <cstddef>
 #include <initializer_list>
 #include <span>
+#include <vector>
 
 #include "model/dispatch/kernel.h"
 #include "model/dispatch/op_signature.h"
@@ -44,6 +47,47 @@ inline void Run(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
                 const Scalars& scalars = {}) {
   Run(spec, device, plan, std::span<const Tensor>(inputs.begin(), inputs.size()),
       std::span<const Tensor>(outputs.begin(), outputs.size()), scalars);
+}
+
+/// A tensor that is passed to Call.
+struct Passed {
+  Passed(const Tensor& tensor) : t(&tensor) {}  // NOLINT(google-explicit-constructor)
+  const Tensor* t;
+};
+
+/// What a Spec does not say about a call.
+struct CallOptions {
+  const char* op = nullptr;      ///< the name in messages; null: the Spec's
+  const Shape* shape = nullptr;  ///< of results of which the Spec knows the number of elements
+  bool zeros = false;            ///< nothing is executed: what is wanted are zeros
+  Scalars scalars = {};
+  PlanOptions plan = {};
+};
+
+namespace detail {
+/// `inputs` has room for all of them. The outputs are `one`, or `all`.
+void Call(const OpRef& spec, std::span<const Passed> passed, std::span<Tensor> inputs, Tensor* one,
+          std::vector<Tensor>* all, const CallOptions& options);
+}  // namespace detail
+
+/// The output of a call. The Spec's VisitArguments says what is checked, in which layouts the
+/// arguments are, and what is allocated. An input that the call does not have is an empty tensor,
+/// or any.
+template <size_t n>
+Tensor Call(const OpRef& spec, const Passed (&inputs)[n], const CallOptions& options = {}) {
+  std::array<Tensor, n> placed;
+  Tensor output;
+  detail::Call(spec, inputs, placed, &output, nullptr, options);
+  return output;
+}
+/// All outputs of a call. One that is not wanted is empty.
+template <size_t n>
+std::vector<Tensor> CallForAll(const OpRef& spec, const Passed (&inputs)[n],
+                               const CallOptions& options = {}) {
+  std::array<Tensor, n> placed;
+  std::vector<Tensor> outputs;
+  detail::Call(spec, inputs, placed, nullptr, &outputs, options);
+  return outputs;
 }
 
 }  // namespace singa

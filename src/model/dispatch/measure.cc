@@ -71,6 +71,20 @@ std::unique_ptr<CapturedWork> Capture(Device& device, const std::function<void()
 
 }  // namespace
 
+void MeasuredArguments::VisitInput(const char*, const Shape& shape, DType dtype,
+                                   const ArgumentTraits& traits) {
+  if (traits.left_out) return;
+  call.inputs.push_back({.shape = shape,
+                         .dtype = dtype,
+                         .layout = traits.layout ? *traits.layout : nullptr,
+                         .absent = !traits.given});
+}
+
+void MeasuredArguments::VisitOutput(const char*, const Shape& shape, DType dtype,
+                                    const ArgumentTraits& traits) {
+  call.outputs.push_back({.shape = shape, .dtype = dtype, .absent = !traits.given});
+}
+
 Stopwatch::Stopwatch(DevicePtr device, MeasuredCall call)
     : device_(std::move(device)), call_(std::move(call)) {}
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "model/dispatch/arguments.h"
 #include "singa/core/device.h"
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
@@ -44,6 +45,25 @@ struct MeasuredCall {
       for (const MeasuredTensor& t : *tensors) sum += t.shape.Count();
     return sum;
   }
+};
+
+/// The arguments that a Spec declares, all of them that are optional.
+class MeasuredArguments final : public ArgumentVisitor {
+ public:
+  MeasuredCall call;
+
+  Shape ShapeOfInput(size_t i) const override {
+    return i < call.inputs.size() ? call.inputs[i].shape : Shape();
+  }
+  DType TypeOfInput(size_t i) const override {
+    return i < call.inputs.size() ? call.inputs[i].dtype : kFloat32;
+  }
+
+ private:
+  void VisitInput(const char* name, const Shape& shape, DType dtype,
+                  const ArgumentTraits& traits) override;
+  void VisitOutput(const char* name, const Shape& shape, DType dtype,
+                   const ArgumentTraits& traits) override;
 };
 
 /// Runs plans of one call. The runs are not counted, profiled or recorded. The process has one

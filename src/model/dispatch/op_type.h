@@ -11,7 +11,9 @@
 //   v("name", self.field) for each field that changes the plan. It is the only list of the fields.
 // - LayoutPtr members for the arguments whose layout the plan follows. All other arguments come in
 //   the layout that the plan asks for.
-// - `void CheckCall(CallChecker& call) const`: checks a call that comes from a file (call_check.h).
+// - `void VisitArguments(ArgumentVisitor& visit) const`: lists the arguments (arguments.h).
+// - `void CheckFields(const CallChecker& call) const`: checks fields that come from a file
+//   (call_check.h, which has an alternative to both).
 //
 // All others are optional. For the profile:
 //
@@ -32,14 +34,14 @@
 //   tensor.
 // - `void ReferenceInputs(std::vector<Tensor>*) const`: replaces inputs in an implementation's
 //   private form by the reference's own.
-// - `bool comparable(size_t output) const`: false for outputs in a private form.
 // - `std::optional<std::vector<LayoutPtr>> InputLayouts(const Plan&, std::span<const Tensor>
 //   inputs) const`: the layouts in which a plan reads its inputs as they lie in memory (null:
 //   row-major), where Plan::input_layout does not tell; nothing where it follows strides.
 //
 // For choices by timing (measure.h):
 //
-// - `MeasuredCall Measured() const`: the candidates of the Spec are measured, on these arguments.
+// - `static constexpr bool kMeasured`: the candidates of the Spec are measured, on random tensors.
+// - `void AdjustMeasured(MeasuredCall* call) const`: says more about these tensors.
 // - `static constexpr DeviceKind kMeasuredOn`: they are on this kind of device only.
 // - `void OnChosen(const Plan&) const`: is called with the choice.
 
@@ -51,6 +53,7 @@
 #include <string>
 #include <vector>
 
+#include "model/dispatch/arguments.h"
 #include "model/dispatch/call_check.h"
 #include "model/dispatch/field_text.h"
 #include "model/dispatch/measure.h"
@@ -73,6 +76,7 @@ struct OpType : SpecType {
   void (*make_plain)(void* spec) = nullptr;  ///< makes every layout plain
 
   // Arguments.
+  void (*visit_arguments)(const void* spec, ArgumentVisitor& visit) = nullptr;
   void (*check_call)(const void* spec, CallChecker& call) = nullptr;
   std::optional<std::vector<LayoutPtr>> (*input_layouts)(const void* spec, const Plan& plan,
                                                          std::span<const Tensor> inputs) = nullptr;
@@ -85,7 +89,6 @@ struct OpType : SpecType {
                                     const Scalars& scalars) = nullptr;
   void (*make_reference)(void* spec) = nullptr;
   void (*reference_inputs)(const void* spec, std::vector<Tensor>* inputs) = nullptr;
-  bool (*comparable)(const void* spec, size_t output) = nullptr;
   /// Of a node that is no call of an operation: runs it and compares. As OPCHECK's RunNode.
   bool (*run_node)(const Node& node, const std::function<void()>& run) = nullptr;
 
@@ -127,7 +130,7 @@ const OpType* FindOpType(const std::string& name);
 /// Adds the type of a Spec.
 template <class Spec>
 void AddOpTypeOf() {
-  static_assert(opcheck::ChecksCalls<Spec>, "a Spec needs its own CheckCall: call_check.h");
+  static_assert(opcheck::ChecksCalls<Spec>, "a Spec needs its own VisitArguments: call_check.h");
   AddOpType(OpType::Of<Spec>());
 }
 
@@ -156,8 +159,21 @@ constexpr OpType OpType::Describe() {
     Spec::VisitFields(As::Mutable(spec), plain);
   };
 
+  if constexpr (opcheck::DeclaresArguments<Spec>)
+    type.visit_arguments = [](const void* spec, ArgumentVisitor& visit) {
+      As::Const(spec).VisitArguments(visit);
+    };
   if constexpr (opcheck::ChecksCalls<Spec>)
-    type.check_call = [](const void* spec, CallChecker& call) { As::Const(spec).CheckCall(call); };
+    type.check_call = [](const void* spec, CallChecker& call) {
+      if constexpr (opcheck::DeclaresArguments<Spec>) {
+        As::Const(spec).CheckFields(call);
+        As::Const(spec).VisitArguments(call);
+        if constexpr (requires { As::Const(spec).CheckValues(call); })
+          As::Const(spec).CheckValues(call);
+      } else {
+        As::Const(spec).CheckCall(call);
+      }
+    };
   if constexpr (requires(const Spec& s, const Plan& p, std::span<const Tensor> t) {
                   s.InputLayouts(p, t);
                 })
@@ -188,13 +204,15 @@ constexpr OpType OpType::Describe() {
     type.reference_inputs = [](const void* spec, std::vector<Tensor>* inputs) {
       As::Const(spec).ReferenceInputs(inputs);
     };
-  if constexpr (requires(const Spec& s) { s.comparable(0); })
-    type.comparable = [](const void* spec, size_t output) {
-      return As::Const(spec).comparable(output);
-    };
 
-  if constexpr (requires(const Spec& s) { s.Measured(); })
-    type.measured = [](const void* spec) -> MeasuredCall { return As::Const(spec).Measured(); };
+  if constexpr (requires { requires Spec::kMeasured; })
+    type.measured = [](const void* spec) {
+      MeasuredArguments measured;
+      As::Const(spec).VisitArguments(measured);
+      if constexpr (requires(const Spec& s, MeasuredCall* c) { s.AdjustMeasured(c); })
+        As::Const(spec).AdjustMeasured(&measured.call);
+      return std::move(measured.call);
+    };
   if constexpr (requires { Spec::kMeasuredOn; }) type.measured_on = Spec::kMeasuredOn;
   if constexpr (requires(const Spec& s, const Plan& p) { s.OnChosen(p); })
     type.on_chosen = [](const void* spec, const Plan& plan) { As::Const(spec).OnChosen(plan); };

@@ -6,7 +6,8 @@
 
 namespace singa {
 
-class CallChecker;  // call_check.h
+class ArgumentVisitor;  // arguments.h
+class CallChecker;      // call_check.h
 
 /// Number of values of an enumeration that is a field of a Spec: they are 0 ... kEnumSize - 1. An
 /// enumeration without kCount specialises it where it is declared, or its Spec.

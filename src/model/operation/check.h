@@ -7,7 +7,7 @@
 #include <ostream>
 #include <vector>
 
-#include "singa/core/device.h"
+#include "model/dispatch/tensor_check.h"
 #include "singa/core/error.h"
 #include "singa/core/tensor.h"
 
@@ -26,33 +26,10 @@ inline std::ostream& operator<<(std::ostream& out, const List& list) {
   return out << (n == 1 ? ",)" : ")");
 }
 
-/// `t` is not empty.
-inline void CheckGiven(const char* op, const char* name, const Tensor& t) {
-  Check(!t.empty(), op, name, " is an empty tensor (None)");
-}
-
 /// `t` holds floats; raises TypeError.
 inline void CheckFloat(const char* op, const char* name, const Tensor& t) {
   CheckGiven(op, name, t);
   Check<TypeError>(IsFloat(t.data_type()), op, name, " must be of a float type, got ", t);
-}
-
-inline void CheckDType(const char* op, const char* name, const Tensor& t, DType dtype) {
-  CheckGiven(op, name, t);
-  Check<TypeError>(t.data_type() == dtype, op, name, " must be ", DTypeName(dtype), ", got ", t);
-}
-
-inline void CheckShapeIs(const char* op, const char* name, const Tensor& t, const Shape& shape) {
-  CheckGiven(op, name, t);
-  Check(t.shape() == shape, op, name, " must have shape ", shape, ", got ", t);
-}
-
-/// `t` lies on the device of `other`.
-inline void CheckSameDevice(const char* op, const char* name, const Tensor& t,
-                            const char* other_name, const Tensor& other) {
-  Check(t.empty() || t.block()->device() == other.block()->device(), op, name, " is on ",
-        t.empty() ? "" : t.block()->device()->name(), ", ", other_name, " on ",
-        other.block()->device()->name());
 }
 
 /// `indices` holds numbers, on the device of `data`.

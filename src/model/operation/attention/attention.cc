@@ -4,7 +4,6 @@
 
 #include "model/dispatch/dispatch.h"
 #include "model/formula/attention.h"
-#include "model/operation/attention/heads.h"
 #include "model/operation/attention/spec.h"
 #include "model/operation/check.h"
 
@@ -103,20 +102,12 @@ std::vector<Tensor> AttentionForward(const Tensor& q, const Tensor& k, const Ten
                                      int64_t first_query, double dropout) {
   const AttentionForwardSpec spec{GeometryOf("AttentionForward", q, k, v, mask, causal, dropout)};
   CheckNumbers(spec.op(), scale, dropout, first_query);
-  const DevicePtr device = q.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  Scalars scalars = ScalarsOf(scale, dropout, causal, first_query);
+  CallOptions options{.scalars = ScalarsOf(scale, dropout, causal, first_query)};
   if (spec.has_dropout)
-    device->TakeRandom(formula::AttentionDropoutWords(
-                           static_cast<uint64_t>(spec.logsumexp_shape().Count()), spec.keys),
-                       &scalars);
-  const Tensor queries = HeadRows(q);
-  const Tensor y = NewHeadRows(spec.y_shape(), queries);
-  const Tensor logsumexp(spec.logsumexp_shape(), device, spec.logsumexp_type());
-  const Tensor draw = spec.has_dropout ? Tensor({2}, device, kInt64) : Tensor();
-  Run(spec, device, plan, {queries, HeadRows(k), HeadRows(v), Broadcast(mask, spec)},
-      {y, logsumexp, draw}, scalars);
-  return {y, logsumexp, draw};
+    q.device()->TakeRandom(formula::AttentionDropoutWords(
+                               static_cast<uint64_t>(spec.logsumexp_shape().Count()), spec.keys),
+                           &options.scalars);
+  return CallForAll(spec, {q, k, v, Broadcast(mask, spec)}, options);
 }
 
 std::vector<Tensor> AttentionBackward(const Tensor& dy, const Tensor& q, const Tensor& k,
@@ -130,38 +121,23 @@ std::vector<Tensor> AttentionBackward(const Tensor& dy, const Tensor& q, const T
   CheckShapeIs(spec.op(), "y", y, spec.y_shape());
   CheckDType(spec.op(), "y", y, spec.dtype);
   CheckLike(spec.op(), "dy", dy, "y", y);
-  CheckShapeIs(spec.op(), "logsumexp", logsumexp, spec.logsumexp_shape());
-  CheckDType(spec.op(), "logsumexp", logsumexp, spec.logsumexp_type());
-  if (spec.has_dropout) {
-    CheckShapeIs(spec.op(), "draw", draw, {2});
-    CheckDType(spec.op(), "draw", draw, kInt64);
-  }
-  for (const Tensor& t : {y, logsumexp, draw}) CheckSameDevice(spec.op(), "a result", t, "q", q);
   if (need_mask) {
     CheckGiven(spec.op(), "mask", mask);
     CheckFloat(spec.op(), "mask", mask);  // a bool mask has no gradient
     spec.dmask = FourAxes(mask.shape());
   }
-  if (!need_q && !need_k && !need_v && !need_mask) return {Tensor(), Tensor(), Tensor(), Tensor()};
-
-  const DevicePtr device = q.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor queries = HeadRows(q), keys = HeadRows(k), values = HeadRows(v);
-  const Tensor dq = need_q ? NewHeadRows(spec.q_shape(), queries) : Tensor();
-  const Tensor dk = need_k ? NewHeadRows(spec.k_shape(), keys) : Tensor();
-  const Tensor dv = need_v ? NewHeadRows(spec.v_shape(), values) : Tensor();
-  const Tensor dmask = need_mask ? Tensor(spec.dmask, device, spec.logsumexp_type()) : Tensor();
-  Run(spec, device, plan,
-      {HeadRows(dy), queries, keys, values, Broadcast(mask, spec), HeadRows(y),
-       logsumexp.Contiguous(), spec.has_dropout ? draw.Contiguous() : Tensor()},
-      {dq, dk, dv, dmask}, ScalarsOf(scale, dropout, causal, first_query));
-  return {dq, dk, dv, need_mask ? dmask.Reshape(mask.shape()).AsType(mask.data_type()) : Tensor()};
+  std::vector<Tensor> gradients =
+      CallForAll(spec, {dy, q, k, v, Broadcast(mask, spec), y, logsumexp, draw},
+                 {.zeros = !need_q && !need_k && !need_v && !need_mask,
+                  .scalars = ScalarsOf(scale, dropout, causal, first_query)});
+  if (need_mask) gradients[3] = gradients[3].Reshape(mask.shape()).AsType(mask.data_type());
+  return gradients;
 }
 
 namespace {
 
-/// The fields of both directions, and the scalars.
-void CheckGeometry(const AttentionGeometry& g, const CallChecker& call) {
+/// The fields of both directions, and the scalars. `mask`: its number among the inputs.
+void CheckGeometry(const AttentionGeometry& g, size_t mask, const CallChecker& call) {
   call.RequireFloat("q", g.dtype);
   for (const Shape& shape : {g.q_shape(), g.k_shape(), g.v_shape(), g.y_shape(), g.mask_shape()})
     call.RequireShape(shape);
@@ -174,30 +150,18 @@ void CheckGeometry(const AttentionGeometry& g, const CallChecker& call) {
                    first_query == std::trunc(first_query),
                "first_query must be a whole number, got ", first_query);
   CheckNumbers(call.op(), v[0], v[1], static_cast<int64_t>(first_query));
+  if (g.has_mask) CheckMaskType(call.op(), call.TypeOfInput(mask));
   call.Require(g.has_dropout == (v[1] > 0), "has_dropout does not go with dropout ", v[1]);
-}
-
-void CheckMask(CallChecker& call, const AttentionGeometry& g) {
-  if (!g.has_mask) return call.NoInput("mask");
-  CheckMaskType(call.op(), call.StridedInput("mask", g.mask_shape()).data_type());
 }
 
 }  // namespace
 
-void AttentionForwardSpec::CheckCall(CallChecker& call) const {
-  CheckGeometry(*this, call);
-  CheckHeadInput(call, 0, "q", q_shape(), dtype);
-  CheckHeadInput(call, 1, "k", k_shape(), dtype);
-  CheckHeadInput(call, 2, "v", v_shape(), dtype);
-  CheckMask(call, *this);
-  CheckHeadOutput(call, 0, true, "y", y_shape(), dtype);
-  call.Output("logsumexp", logsumexp_shape(), logsumexp_type());
-  call.OutputIf(has_dropout, "draw", {2}, kInt64);
-  call.KeepsPlaces();
+void AttentionForwardSpec::CheckFields(const CallChecker& call) const {
+  CheckGeometry(*this, 3, call);
 }
 
-void AttentionBackwardSpec::CheckCall(CallChecker& call) const {
-  CheckGeometry(*this, call);
+void AttentionBackwardSpec::CheckFields(const CallChecker& call) const {
+  CheckGeometry(*this, 4, call);
   call.Require(need_q || need_k || need_v || need_mask(), "no gradient is asked for");
   if (need_mask()) {
     const Shape scores = mask_shape();
@@ -206,19 +170,6 @@ void AttentionBackwardSpec::CheckCall(CallChecker& call) const {
       call.Require((axis > 0 && dmask[axis] == 1) || dmask[axis] == scores[axis], "dmask ", dmask,
                    " does not broadcast to ", scores);
   }
-  CheckHeadInput(call, 0, "dy", y_shape(), dtype);
-  CheckHeadInput(call, 1, "q", q_shape(), dtype);
-  CheckHeadInput(call, 2, "k", k_shape(), dtype);
-  CheckHeadInput(call, 3, "v", v_shape(), dtype);
-  CheckMask(call, *this);
-  CheckHeadInput(call, 5, "y", y_shape(), dtype);
-  call.Input("logsumexp", logsumexp_shape(), logsumexp_type());
-  call.InputIf(has_dropout, "draw", {2}, kInt64);
-  CheckHeadOutput(call, 0, need_q, "dq", q_shape(), dtype);
-  CheckHeadOutput(call, 1, need_k, "dk", k_shape(), dtype);
-  CheckHeadOutput(call, 2, need_v, "dv", v_shape(), dtype);
-  call.OutputIf(need_mask(), "dmask", dmask, logsumexp_type());
-  call.KeepsPlaces();
 }
 
 }  // namespace singa

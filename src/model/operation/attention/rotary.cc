@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "model/dispatch/dispatch.h"
-#include "model/operation/attention/heads.h"
 #include "model/operation/attention/rotary_spec.h"
 #include "model/operation/check.h"
 
@@ -23,9 +22,9 @@ void CheckTable(const char* op, const char* name, const Tensor& t, const Tensor&
   CheckSameDevice(op, name, t, "x", x);
 }
 
-/// (B, N, R / 2), as kernels read it.
+/// (B, N, R / 2), in the type that kernels read.
 Tensor Table(const Tensor& t, const RotarySpec& spec) {
-  return HeadRows(t.AsType(spec.table_type())).Broadcast(spec.table_shape());
+  return t.AsType(spec.table_type()).Plain().Broadcast(spec.table_shape());
 }
 
 template <class Spec>
@@ -42,24 +41,7 @@ Tensor Turn(const char* op, const char* name, const Tensor& x, const Tensor& cos
   spec.dim = x.shape(3), spec.pairs = cos.shape(cos.rank() - 1);
   spec.dtype = x.data_type();
   spec.interleaved = interleaved;
-  const DevicePtr device = x.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor rows = HeadRows(x);
-  const Tensor y = NewHeadRows(spec.x_shape(), rows);
-  Run(spec, device, plan, {rows, Table(cos, spec), Table(sin, spec)}, {y});
-  return y;
-}
-
-void CheckFields(const RotarySpec& spec, CallChecker& call, const char* in, const char* out) {
-  call.RequireFloat("x", spec.dtype);
-  call.RequireShape(spec.x_shape());
-  call.RequireShape(spec.table_shape());
-  call.Require(spec.pairs <= spec.dim / 2, spec.pairs, " pairs do not fit ", spec.dim, " features");
-  CheckHeadInput(call, 0, in, spec.x_shape(), spec.dtype);
-  CheckHeadInput(call, 1, "cos", spec.table_shape(), spec.table_type());
-  CheckHeadInput(call, 2, "sin", spec.table_shape(), spec.table_type());
-  CheckHeadOutput(call, 0, true, out, spec.x_shape(), spec.dtype);
-  call.KeepsPlaces();
+  return Call(spec, {x, Table(cos, spec), Table(sin, spec)});
 }
 
 std::vector<double> Magnitude(const Tensor& t) {
@@ -80,9 +62,11 @@ Tensor RotaryBackward(const Tensor& dy, const Tensor& cos, const Tensor& sin, bo
   return Turn<RotaryBackwardSpec>("RotaryBackward", "dy", dy, cos, sin, interleaved);
 }
 
-void RotarySpec::CheckCall(CallChecker& call) const { CheckFields(*this, call, "x", "y"); }
-void RotaryBackwardSpec::CheckCall(CallChecker& call) const {
-  CheckFields(*this, call, "dy", "dx");
+void RotarySpec::CheckFields(const CallChecker& call) const {
+  call.RequireFloat("x", dtype);
+  call.RequireShape(x_shape());
+  call.RequireShape(table_shape());
+  call.Require(pairs <= dim / 2, pairs, " pairs do not fit ", dim, " features");
 }
 
 std::vector<Tensor> RotarySpec::Magnitudes(const std::vector<Tensor>& inputs) const {

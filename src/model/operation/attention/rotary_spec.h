@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "model/dispatch/arguments.h"
 #include "model/dispatch/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/shape.h"
@@ -10,8 +11,7 @@
 
 namespace singa {
 
-/// See singa/operation/rotary.h. Inputs: x, cos, sin. Output: y. All have any strides, but a last
-/// axis of stride 1.
+/// See singa/operation/rotary.h.
 struct RotarySpec {
   int64_t batch = 0;
   int64_t heads = 0;
@@ -22,7 +22,8 @@ struct RotarySpec {
   bool interleaved = false;
 
   const char* op() const { return "Rotary"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const { VisitAs(visit, "x", "y"); }
+  void CheckFields(const CallChecker& call) const;
   Shape x_shape() const { return {batch, heads, length, dim}; }
   Shape table_shape() const { return {batch, length, pairs}; }
   DType table_type() const { return dtype == kFloat64 ? kFloat64 : kFloat32; }
@@ -44,12 +45,19 @@ struct RotarySpec {
     visitor("dtype", self.dtype);
     visitor("interleaved", self.interleaved);
   }
+
+ protected:
+  void VisitAs(ArgumentVisitor& visit, const char* in, const char* out) const {
+    visit.Input(in, x_shape(), dtype, {.dense_rows = true});
+    visit.Input("cos", table_shape(), table_type(), {.dense_rows = true});
+    visit.Input("sin", table_shape(), table_type(), {.dense_rows = true});
+    visit.Output(out, x_shape(), dtype, {.rows_like = 0});
+  }
 };
 
-/// Inputs: dy, cos, sin. Output: dx.
 struct RotaryBackwardSpec : RotarySpec {
   const char* op() const { return "RotaryBackward"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const { VisitAs(visit, "dy", "dx"); }
 };
 
 }  // namespace singa

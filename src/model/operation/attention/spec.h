@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "model/dispatch/arguments.h"
 #include "model/dispatch/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/plan.h"
@@ -15,9 +16,6 @@ namespace singa {
 /// What both directions have in common. See singa/operation/attention.h.
 ///
 /// Scalars: v[0] = scale, v[1] = dropout, v[2] = first_query; forward's seed and offset.
-///
-/// q, k, v, y and their gradients have any strides, but a last axis of stride 1; mask has any, also
-/// 0. The other arguments are contiguous.
 struct AttentionGeometry {
   int64_t batch = 0;
   int64_t heads = 0;
@@ -58,20 +56,31 @@ struct AttentionGeometry {
     visitor("causal", self.causal);
     visitor("has_dropout", self.has_dropout);
   }
+
+ protected:
+  void VisitSides(ArgumentVisitor& visit) const {
+    visit.Input("q", q_shape(), dtype, {.dense_rows = true});
+    visit.Input("k", k_shape(), dtype, {.dense_rows = true});
+    visit.Input("v", v_shape(), dtype, {.dense_rows = true});
+  }
 };
 
-/// Inputs: q, k, v, mask (or empty). Outputs: y, logsumexp, draw (empty without dropout).
 struct AttentionForwardSpec : AttentionGeometry {
   const char* op() const { return "AttentionForward"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    VisitSides(visit);
+    visit.Input("mask", mask_shape(), visit.TypeOfInput(3), {.given = has_mask, .strided = true});
+    visit.Output("y", y_shape(), dtype, {.rows_like = 0});
+    visit.Output("logsumexp", logsumexp_shape(), logsumexp_type());
+    visit.Output("draw", {2}, kInt64, {.given = has_dropout});
+  }
+  void CheckFields(const CallChecker& call) const;
   /// For the profile; an upper bound where causal.
   int64_t multiply_adds() const { return batch * heads * queries * keys * (dim + value_dim); }
   /// Of the terms of each output (attention_tolerance.cc).
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs, const Scalars& scalars) const;
 };
 
-/// Inputs: dy, q, k, v, mask (or empty), y, logsumexp, draw (empty without dropout). Outputs: dq,
-/// dk, dv, dmask, empty where not needed. dmask is contiguous, of logsumexp's type.
 struct AttentionBackwardSpec : AttentionGeometry {
   bool need_q = true;
   bool need_k = true;
@@ -79,7 +88,19 @@ struct AttentionBackwardSpec : AttentionGeometry {
   Shape dmask = {};  ///< (mask_batch, H or 1, N or 1, M or 1); rank 0: not needed
 
   const char* op() const { return "AttentionBackward"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    visit.Input("dy", y_shape(), dtype, {.dense_rows = true});
+    VisitSides(visit);
+    visit.Input("mask", mask_shape(), visit.TypeOfInput(4), {.given = has_mask, .strided = true});
+    visit.Input("y", y_shape(), dtype, {.dense_rows = true});
+    visit.Input("logsumexp", logsumexp_shape(), logsumexp_type());
+    visit.Input("draw", {2}, kInt64, {.given = has_dropout});
+    visit.Output("dq", q_shape(), dtype, {.given = need_q, .rows_like = 1});
+    visit.Output("dk", k_shape(), dtype, {.given = need_k, .rows_like = 2});
+    visit.Output("dv", v_shape(), dtype, {.given = need_v, .rows_like = 3});
+    visit.Output("dmask", dmask, logsumexp_type(), {.given = need_mask()});
+  }
+  void CheckFields(const CallChecker& call) const;
   bool need_mask() const { return !dmask.empty(); }
   int64_t multiply_adds() const {
     return batch * heads * queries * keys *

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "model/dispatch/arguments.h"
 #include "model/dispatch/measure.h"
 #include "model/dispatch/spec.h"
 #include "model/operation/activation.h"
@@ -70,8 +71,11 @@ struct BatchNormFields {
   double epsilon = 1e-5;
   LayoutPtr x_layout = nullptr;
 
+  Shape channels() const { return {shape[1]}; }
+  DType statistics() const { return StatisticsType(dtype); }
   int64_t sum_length() const { return shape[0] * shape.Count(2, shape.rank()); }
   /// On GPUs, where cuDNN's kernels are an alternative to ours.
+  static constexpr bool kMeasured = true;
   static constexpr DeviceKind kMeasuredOn = DeviceKind::kCuda;
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor& visitor) {
@@ -85,11 +89,9 @@ struct BatchNormFields {
   }
 };
 
-/// y = bn(x), + add, and then the activation. After an addition that is ReLU or none.
-/// Inputs: x, scale (or empty: 1), bias (or empty: 0), running mean, running variance, add.
-/// Training: outputs y, mean, biased variance, and the running tensors again, which are updated in
-/// place where they are not empty; Scalars.v[0] is the factor.
-/// Inference: output y.
+/// y = bn(x), + add, and then the activation. After an addition that is ReLU or none. Without a
+/// scale it is 1, without a bias 0. Training: var is the biased one; Scalars.v[0] is the factor of
+/// the running tensors.
 struct BatchNormForwardSpec : BatchNormFields {
   bool has_bias = true;
   bool has_add = false;
@@ -98,8 +100,14 @@ struct BatchNormForwardSpec : BatchNormFields {
   const char* op() const {
     return training ? "BatchNormForwardTraining" : "BatchNormForwardInference";
   }
-  void CheckCall(CallChecker& call) const;
-  MeasuredCall Measured() const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    VisitInputs(visit);
+    VisitOutputs(visit, true);
+  }
+  void CheckFields(const CallChecker& call) const;
+  void AdjustMeasured(MeasuredCall* call) const {
+    call->outputs[0].image = !call->outputs[0].absent;
+  }
   /// Bounds of the terms that each output sums (norm_tolerance.cc).
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
   template <class Self, class Visitor>
@@ -108,28 +116,50 @@ struct BatchNormForwardSpec : BatchNormFields {
     visitor("has_add", self.has_add);
     VisitActivation(self.activation, visitor);
   }
+
+ protected:
+  void VisitInputs(ArgumentVisitor& visit) const {
+    visit.Input("x", shape, dtype, {.layout = &x_layout});
+    visit.Input("scale", channels(), statistics(), {.given = has_scale});
+    visit.Input("bias", channels(), statistics(), {.given = has_bias});
+    for (const char* name : {"running_mean", "running_var"})
+      visit.Input(name, channels(), statistics(), {.optional = training, .updated = training});
+    visit.Input("add", shape, dtype, {.given = has_add, .layout = &x_layout});
+  }
+  void VisitOutputs(ArgumentVisitor& visit, bool y) const {
+    visit.Output("y", shape, dtype, {.given = y});
+    if (!training) return;
+    visit.Output("mean", channels(), statistics());
+    visit.Output("var", channels(), statistics());
+    visit.Output("running_mean", channels(), statistics(), {.same_as = 3});
+    visit.Output("running_var", channels(), statistics(), {.same_as = 4});
+  }
 };
 
-/// Training with sums that the convolution before it has computed (ConvStatisticsSpec). Inputs 6
-/// and 7: for each channel the sum of the values and the sum of their squares, in the statistics'
-/// type.
+/// Training with sums that the convolution before it has computed (ConvStatisticsSpec).
 struct BatchNormFromSumsSpec : BatchNormForwardSpec {
   const char* op() const { return "BatchNormForwardFromSums"; }
-  void CheckCall(CallChecker& call) const;
-  MeasuredCall Measured() const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    VisitInputs(visit);
+    visit.Input("sum", channels(), statistics());
+    visit.Input("sum of squares", channels(), statistics());
+    VisitOutputs(visit, true);
+  }
+  void CheckFields(const CallChecker& call) const;
 };
 
-/// Training where nothing reads y: the statistics alone. The arguments are the same, with an empty
-/// scale, bias, addition and y.
+/// Training where nothing reads y: the statistics alone.
 struct BatchNormStatisticsSpec : BatchNormForwardSpec {
   const char* op() const { return "BatchNormStatistics"; }
-  void CheckCall(CallChecker& call) const;
-  MeasuredCall Measured() const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    VisitInputs(visit);
+    VisitOutputs(visit, false);
+  }
+  void CheckFields(const CallChecker& call) const;
 };
 
-/// Inputs: dy, x, scale (or empty: 1), mean, variance, bias, y [, dy2]. Outputs: dx, dscale, dbias,
-/// and dadd, the gradient of what was added; empty where not needed. `training`: mean and variance
-/// depend on x; otherwise they are constants.
+/// The gradients, and dadd, that of what was added. `training`: mean and variance depend on x;
+/// otherwise they are constants.
 ///
 /// With `has_dy2` the gradient is dy + dy2, rounded as if it were stored: the two gradients that
 /// meet behind a residual block. Recorded steps use it (passes/gradient_sum.cc), with need_add.
@@ -152,8 +182,21 @@ struct BatchNormBackwardSpec : BatchNormFields {
   static constexpr size_t kDy2 = 7;
 
   const char* op() const { return training ? "BatchNormBackward" : "BatchNormBackwardInference"; }
-  void CheckCall(CallChecker& call) const;
-  MeasuredCall Measured() const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    visit.Input("dy", shape, dtype, {.layout = &x_layout});
+    visit.Input("x", shape, dtype, {.layout = &x_layout});
+    visit.Input("scale", channels(), statistics(), {.given = has_scale});
+    visit.Input(training ? "mean" : "running_mean", channels(), statistics());
+    visit.Input(training ? "var" : "running_var", channels(), statistics());
+    visit.Input("bias", channels(), statistics(), {.given = has_bias});
+    visit.Input("y", shape, dtype, {.given = has_y, .layout = &x_layout});
+    if (has_dy2) visit.Input("dy2", shape, dtype, {.layout = &x_layout});
+    visit.Output("dx", shape, dtype, {.given = need_x});
+    visit.Output("dscale", channels(), statistics(), {.given = need_scale});
+    visit.Output("dbias", channels(), statistics(), {.given = need_scale});
+    visit.Output("dadd", shape, dtype, {.given = need_add});
+  }
+  void CheckFields(const CallChecker& call) const;
   /// Bounds of the terms that each output sums (norm_tolerance.cc).
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
   template <class Self, class Visitor>
@@ -168,9 +211,8 @@ struct BatchNormBackwardSpec : BatchNormFields {
   }
 };
 
-/// A convolution's filters and biases with the batch norm behind it folded in. Inputs: W, as
-/// `filters` rows of `length` weights, b, scale, bias (each may be empty), running mean, running
-/// variance. Outputs: W', b'.
+/// A convolution's filters, rows of `length` weights, and biases with the batch norm behind it
+/// folded in.
 struct FoldBatchNormSpec {
   int64_t filters = 0;
   int64_t length = 0;
@@ -178,7 +220,18 @@ struct FoldBatchNormSpec {
   double epsilon = 1e-5;
 
   const char* op() const { return "FoldBatchNorm"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    const DType statistics = StatisticsType(dtype);
+    visit.Input("W", {filters * length}, dtype, {.flat = true});
+    visit.Input("b", {filters}, dtype, {.optional = true});
+    visit.Input("scale", {filters}, statistics, {.optional = true});
+    visit.Input("bias", {filters}, statistics, {.optional = true});
+    visit.Input("running_mean", {filters}, statistics);
+    visit.Input("running_var", {filters}, statistics);
+    visit.Output("W'", visit.ShapeOfInput(0), dtype);
+    visit.Output("b'", {filters}, dtype);
+  }
+  void CheckFields(const CallChecker& call) const;
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor& visitor) {
     visitor("filters", self.filters);

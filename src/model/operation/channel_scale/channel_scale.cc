@@ -1,5 +1,7 @@
 #include "model/operation/channel_scale/channel_scale.h"
 
+#include <utility>
+
 #include "core/layout/channel_lanes.h"
 #include "model/dispatch/dispatch.h"
 #include "model/operation/channel_scale/spec.h"
@@ -42,12 +44,7 @@ std::optional<Tensor> ScaleChannels(const Tensor& a, const Tensor& b) {
   const Tensor &x = first ? a : b, &s = first ? b : a;
   if (!HasChannelsInside(x)) return std::nullopt;
   const ChannelScaleSpec spec = SpecOf(x, s, x.layout());
-  const DevicePtr device = x.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor y = NewOutput(*plan, 0, spec.shape, device, spec.dtype);
-  Run(spec, device, plan,
-      {InPlanLayout(*plan, 0, x), InPlanLayout(*plan, 1, Shaped(s, spec.s_shape()))}, {y});
-  return y;
+  return Call(spec, {x, Shaped(s, spec.s_shape())});
 }
 
 std::optional<std::vector<Tensor>> ScaleChannelsBackward(const Tensor& dy, const Tensor& a,
@@ -59,51 +56,25 @@ std::optional<std::vector<Tensor>> ScaleChannelsBackward(const Tensor& dy, const
   if (dy.data_type() != x.data_type()) return std::nullopt;
   const Tensor& laid = HasChannelsInside(x) ? x : dy;
   if (!HasChannelsInside(laid)) return std::nullopt;
-  std::vector<Tensor> gradients(2);
-  if (!need_a && !need_b) return gradients;
   ChannelScaleBackwardSpec spec{SpecOf(x, s, laid.layout())};
   spec.need_x = first ? need_a : need_b;
   spec.need_s = first ? need_b : need_a;
-  const DevicePtr device = x.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  Tensor dx, ds;
-  if (spec.need_x) dx = NewOutput(*plan, 0, spec.shape, device, spec.dtype);
-  if (spec.need_s) ds = NewOutput(*plan, 1, spec.s_shape(), device, spec.dtype);
-  Run(spec, device, plan,
-      {InPlanLayout(*plan, 0, dy), InPlanLayout(*plan, 1, x),
-       InPlanLayout(*plan, 2, Shaped(s, spec.s_shape()))},
-      {dx, ds});
-  gradients[first ? 0 : 1] = dx;
-  if (spec.need_s) gradients[first ? 1 : 0] = Shaped(ds, s.shape());
+  std::vector<Tensor> gradients =
+      CallForAll(spec, {dy, x, Shaped(s, spec.s_shape())}, {.zeros = !need_a && !need_b});
+  if (spec.need_s) gradients[1] = Shaped(gradients[1], s.shape());
+  if (!first) std::swap(gradients[0], gradients[1]);
   return gradients;
 }
 
-namespace {
-
-void CheckFields(const ChannelScaleSpec& spec, const CallChecker& call) {
-  call.RequireFloat("x", spec.dtype);
-  call.RequireShape(spec.shape);
-  call.Require(spec.shape.rank() == 4, "x must have shape (N, C, H, W), got ", spec.shape);
-  call.RequireLayout("x_layout", spec.x_layout, spec.shape, spec.dtype);
+void ChannelScaleSpec::CheckFields(const CallChecker& call) const {
+  call.RequireFloat("x", dtype);
+  call.RequireShape(shape);
+  call.Require(shape.rank() == 4, "x must have shape (N, C, H, W), got ", shape);
 }
 
-}  // namespace
-
-void ChannelScaleSpec::CheckCall(CallChecker& call) const {
-  CheckFields(*this, call);
-  call.Input("x", shape, dtype);
-  call.Input("s", s_shape(), dtype);
-  call.Output("y", shape, dtype);
-}
-
-void ChannelScaleBackwardSpec::CheckCall(CallChecker& call) const {
-  CheckFields(*this, call);
+void ChannelScaleBackwardSpec::CheckFields(const CallChecker& call) const {
+  ChannelScaleSpec::CheckFields(call);
   call.Require(need_x || need_s, "no gradient is needed");
-  call.Input("dy", shape, dtype);
-  call.Input("x", shape, dtype);
-  call.Input("s", s_shape(), dtype);
-  call.OutputIf(need_x, "dx", shape, dtype);
-  call.OutputIf(need_s, "ds", s_shape(), dtype);
 }
 
 }  // namespace singa

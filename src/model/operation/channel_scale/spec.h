@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "model/dispatch/arguments.h"
 #include "model/dispatch/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
@@ -11,7 +12,6 @@ namespace singa {
 
 /// y = x · s, a product with one number per channel, as in squeeze-and-excitation and layer scale.
 /// Products of images in a layout of channels are computed so; others are a BinarySpec.
-/// Inputs: x (N, C, H, W), s. Output: y.
 struct ChannelScaleSpec {
   Shape shape;             ///< of x
   bool per_image = false;  ///< s is (N, C, 1, 1), else (1, C, 1, 1)
@@ -22,7 +22,12 @@ struct ChannelScaleSpec {
   int64_t pixels() const { return shape[2] * shape[3]; }
 
   const char* op() const { return "ChannelScale"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    visit.Input("x", shape, dtype, {.layout = &x_layout});
+    visit.Input("s", s_shape(), dtype);
+    visit.Output("y", shape, dtype);
+  }
+  void CheckFields(const CallChecker& call) const;
   static constexpr bool kLinear = true;
   int64_t sum_length() const { return 1; }
   template <class Self, class Visitor>
@@ -34,13 +39,19 @@ struct ChannelScaleSpec {
   }
 };
 
-/// Inputs: dy, x, s. Outputs: dx, ds, empty where not needed.
 struct ChannelScaleBackwardSpec : ChannelScaleSpec {
   bool need_x = true;
   bool need_s = true;
 
   const char* op() const { return "ChannelScaleBackward"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    visit.Input("dy", shape, dtype, {.layout = &x_layout});
+    visit.Input("x", shape, dtype, {.layout = &x_layout});
+    visit.Input("s", s_shape(), dtype);
+    visit.Output("dx", shape, dtype, {.given = need_x});
+    visit.Output("ds", s_shape(), dtype, {.given = need_s});
+  }
+  void CheckFields(const CallChecker& call) const;
   int64_t sum_length() const { return pixels() * (per_image ? 1 : shape[0]); }
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor& visitor) {

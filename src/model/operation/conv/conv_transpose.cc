@@ -84,14 +84,6 @@ Recorder GeometryOf(const char* op, const ConvTransposeHandle& handle, const Sha
   return geometry;
 }
 
-void CheckMatches(const char* op, const char* name, const Tensor& t, const char* other_name,
-                  const Tensor& other, const Shape& shape) {
-  CheckShapeIs(op, name, t, shape);
-  Check<TypeError>(t.data_type() == other.data_type(), op, name, " must have the type of ",
-                   other_name, ", ", DTypeName(other.data_type()), ", got ", t);
-  CheckSameDevice(op, name, t, other_name, other);
-}
-
 ConvTransposeSpec SpecOf(ConvPass pass, const Recorder& geometry, const Tensor& like) {
   ConvTransposeSpec spec;
   spec.pass = pass;
@@ -117,20 +109,9 @@ Tensor ConvTransposeForward(const Tensor& x, const Tensor& W, const Tensor& b,
   constexpr const char* kOp = "ConvTransposeForward";
   CheckFloat(kOp, "x", x);
   const Recorder geometry = GeometryOf(kOp, handle, x.shape(), !b.empty());
-  CheckMatches(kOp, "W", W, "x", x, geometry.weight_shape());
-  if (geometry.bias) CheckMatches(kOp, "b", b, "x", x, {geometry.in_channels});
-  const DevicePtr device = x.device();
-  const Shape y_shape = geometry.input_shape();
-  if (x.size() == 0) return Tensor(y_shape, device, x.data_type());
   ConvTransposeSpec spec = SpecOf(ConvPass::kForward, geometry, x);
   spec.x_layout = x.layout();
-  const PlanPtr plan = FindPlan(*device, spec);
-  Tensor y = NewOutput(*plan, 0, y_shape, device, spec.dtype);
-  const Tensor inputs[] = {InPlanLayout(*plan, 0, x), InPlanLayout(*plan, 1, W),
-                           InPlanLayout(*plan, 2, b)};
-  const Tensor outputs[] = {y};
-  Run(spec, device, plan, std::span<const Tensor>(inputs, geometry.bias ? 3 : 2), outputs);
-  return y;
+  return Call(spec, {x, W, b, Tensor()}, {.zeros = x.size() == 0});
 }
 
 std::vector<Tensor> ConvTransposeBackward(const Tensor& dy, const Tensor& x, const Tensor& W,
@@ -139,52 +120,36 @@ std::vector<Tensor> ConvTransposeBackward(const Tensor& dy, const Tensor& x, con
   constexpr const char* kOp = "ConvTransposeBackward";
   CheckFloat(kOp, "x", x);
   const Recorder geometry = GeometryOf(kOp, handle, x.shape(), need_b);
-  CheckMatches(kOp, "dy", dy, "x", x, geometry.input_shape());
-  if (need_x) CheckMatches(kOp, "W", W, "x", x, geometry.weight_shape());
-  const DevicePtr device = x.device();
-  const Shape b_shape = {geometry.in_channels};
+  CheckShapeIs(kOp, "dy", dy, geometry.input_shape());
+  CheckDType(kOp, "dy", dy, x.data_type());
+  CheckSameDevice(kOp, "dy", dy, "x", x);
+  const CallOptions options{.op = kOp, .zeros = x.size() == 0};
   std::vector<Tensor> gradients(3);
-  if (x.size() == 0) {
-    auto zeros = [&](const Shape& shape) { return Full(shape, 0, device, x.data_type()); };
-    if (need_x) gradients[0] = zeros(x.shape());
-    if (need_w) gradients[1] = zeros(geometry.weight_shape());
-    if (need_b) gradients[2] = zeros(b_shape);
-    return gradients;
-  }
   if (need_x) {
     ConvTransposeSpec spec = SpecOf(ConvPass::kBackwardX, geometry, x);
     spec.geometry.bias = false;
     spec.x_layout = x.layout();
     spec.dy_layout = dy.layout();
-    const PlanPtr plan = FindPlan(*device, spec);
-    gradients[0] = NewOutput(*plan, 0, x.shape(), device, spec.dtype);
-    Run(spec, device, plan, {InPlanLayout(*plan, 0, dy), InPlanLayout(*plan, 1, W)},
-        {gradients[0]});
+    gradients[0] = Call(spec, {dy, W}, options);
   }
   if (need_w) {
     ConvTransposeSpec spec = SpecOf(ConvPass::kBackwardW, geometry, x);
     spec.x_layout = x.layout();
     spec.dy_layout = dy.layout();
-    const PlanPtr plan = FindPlan(*device, spec);
-    Tensor dw = NewOutput(*plan, 0, geometry.weight_shape(), device, spec.dtype);
-    if (need_b) gradients[2] = NewOutput(*plan, 1, b_shape, device, spec.dtype);
-    const Tensor inputs[] = {InPlanLayout(*plan, 0, dy), InPlanLayout(*plan, 1, x)};
-    const Tensor outputs[] = {dw, gradients[2]};
-    Run(spec, device, plan, inputs, std::span<const Tensor>(outputs, need_b ? 2 : 1));
-    gradients[1] = dw;
+    const std::vector<Tensor> parameters = CallForAll(spec, {dy, x}, options);
+    gradients[1] = parameters[0];
+    if (need_b) gradients[2] = parameters[1];
   } else if (need_b) {
     ConvTransposeSpec spec = SpecOf(ConvPass::kBackwardB, geometry, x);
     spec.dy_layout = dy.layout();
-    const PlanPtr plan = FindPlan(*device, spec);
-    gradients[2] = NewOutput(*plan, 0, b_shape, device, spec.dtype);
-    Run(spec, device, plan, {InPlanLayout(*plan, 0, dy)}, {gradients[2]});
+    gradients[2] = Call(spec, {dy}, options);
   }
   return gradients;
 }
 
-void ConvTransposeSpec::CheckCall(CallChecker& call) const {
+void ConvTransposeSpec::CheckFields(const CallChecker& call) const {
   call.Require(!has_add && !relu, "a transposed convolution adds nothing and cuts nothing off");
-  CheckConvCall(*this, geometry.output_shape(), geometry.input_shape(), geometry.in_channels, call);
+  CheckAs(call, geometry.output_shape(), geometry.input_shape());
 }
 
 }  // namespace singa

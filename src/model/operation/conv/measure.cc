@@ -1,12 +1,11 @@
-// The call with which a convolution is measured (measure.h), and the layouts that its passes pass
-// on to one another.
+// What is special about the tensors with which a convolution is measured (measure.h), and the
+// layouts that its passes pass on to one another.
 
 #include <map>
 #include <mutex>
 #include <string>
 
 #include "model/dispatch/field_text.h"
-#include "model/operation/batchnorm/statistics_type.h"
 #include "model/operation/conv/spec.h"
 
 namespace singa {
@@ -33,52 +32,31 @@ std::string KeyOf(const ConvSpec& spec) {
 
 }  // namespace
 
-MeasuredCall ConvSpec::MeasuredAs(const Shape& x, const Shape& y, int64_t bias) const {
-  const MeasuredTensor weights{.shape = geometry.weight_shape(), .dtype = dtype, .settled = true};
-  const MeasuredTensor biases{.shape = {bias}, .dtype = dtype};
-  const MeasuredTensor from_x{.shape = x, .dtype = dtype, .layout = x_layout};
-  const MeasuredTensor from_dy{.shape = y, .dtype = dtype, .layout = dy_layout};
-  MeasuredCall call;
+void ConvSpec::AdjustMeasured(MeasuredCall* call) const {
+  MeasuredTensor& result = call->outputs[0];
   switch (pass) {
-    case ConvPass::kForward: {
-      MeasuredTensor result{.shape = y, .dtype = dtype, .image = true};
+    case ConvPass::kForward:
+      call->inputs[1].settled = true;
+      if (has_add) call->inputs[add_input()].settled = true;
+      result.image = true;
       // The operations behind it follow y's layout, until y meets a tensor in another layout: a
       // residual, another branch.
       if (x_layout) result.likely = LayoutName(x_layout);
-      call = {{from_x, weights}, {result}};
-      if (geometry.bias) call.inputs.push_back(biases);
-      if (has_add) call.inputs.push_back({.shape = y, .dtype = dtype, .settled = true});
       break;
-    }
-    case ConvPass::kBackwardX: {
-      MeasuredTensor result{.shape = x, .dtype = dtype, .image = true};
+    case ConvPass::kBackwardX:
+      call->inputs[1].settled = true;
+      result.image = true;
       if (x_layout) result.readers = {x_layout};
-      call = {{from_dy, weights}, {result}};
       break;
-    }
     case ConvPass::kBackwardW: {
-      MeasuredTensor result{.shape = geometry.weight_shape(), .dtype = dtype};
-      {
-        std::lock_guard<std::mutex> lock(g_mutex);
-        for (const auto& [reader, layout] : AllReaders()[KeyOf(*this)])
-          result.readers.push_back(layout);
-      }
-      call = {{from_dy, from_x}, {result}};
-      if (geometry.bias) call.outputs.push_back(biases);
+      std::lock_guard<std::mutex> lock(g_mutex);
+      for (const auto& [reader, layout] : AllReaders()[KeyOf(*this)])
+        result.readers.push_back(layout);
       break;
     }
     case ConvPass::kBackwardB:
-      call = {{from_dy}, {biases}};
       break;
   }
-  return call;
-}
-
-MeasuredCall ConvStatisticsSpec::Measured() const {
-  MeasuredCall call = ConvSpec::Measured();
-  call.outputs.insert(call.outputs.end(), 2,
-                      {.shape = {geometry.out_channels}, .dtype = StatisticsType(dtype)});
-  return call;
 }
 
 void ConvSpec::OnChosen(const Plan& plan) const {

@@ -8,10 +8,8 @@
 namespace singa {
 
 /// A convolution of f(bn(x)), a batch norm's result that is not in memory: it is computed where the
-/// convolution reads it (passes/norm_conv.cc). The arguments of kForward or kBackwardW, with x in
-/// the place of f(bn(x)), and then mean, variance, scale (or empty: 1) and bias (or empty: 0) of
-/// batch norm, in StatisticsType. Without has_norm, a convolution of f(x), in inference
-/// (passes/inference.cc): it ends with the arguments of kForward.
+/// convolution reads it (passes/norm_conv.cc). x is in the place of f(bn(x)). Without has_norm, a
+/// convolution of f(x), in inference (passes/inference.cc).
 struct NormConvSpec : ConvSpec {
   bool has_scale = true;
   bool has_bias = true;
@@ -22,8 +20,17 @@ struct NormConvSpec : ConvSpec {
   const char* op() const {
     return pass == ConvPass::kForward ? "NormConvForward" : "NormConvBackwardW";
   }
-  void CheckCall(CallChecker& call) const;
-  MeasuredCall Measured() const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    ConvSpec::VisitArguments(visit);
+    if (!has_norm) return;
+    const DType statistics = StatisticsType(dtype);
+    const Shape channels{geometry.in_channels};
+    visit.Input("mean", channels, statistics);
+    visit.Input("var", channels, statistics);
+    visit.Input("scale", channels, statistics, {.given = has_scale});
+    visit.Input("bias", channels, statistics, {.given = has_bias});
+  }
+  void CheckFields(const CallChecker& call) const;
   // For OPCHECK: bn(x) is a small difference of large terms (norm_tolerance.cc).
   static constexpr bool kLinear = false;
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;

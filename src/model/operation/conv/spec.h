@@ -3,9 +3,11 @@
 #include <vector>
 
 #include "core/tensor/alignment.h"
+#include "model/dispatch/arguments.h"
 #include "model/dispatch/measure.h"
 #include "model/dispatch/plan_options.h"
 #include "model/dispatch/spec.h"
+#include "model/operation/batchnorm/statistics_type.h"
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
 #include "singa/core/tensor.h"
@@ -18,12 +20,7 @@ enum class ConvPass : int { kForward = 0, kBackwardX = 1, kBackwardW = 2, kBackw
 template <>
 inline constexpr int kEnumSize<ConvPass> = 4;
 
-/// One pass of a convolution. Arguments, in order:
-///   kForward    x, W [, b] [, add]  → y
-///   kBackwardX  dy, W               → dx
-///   kBackwardW  dy, x               → dW [, db]
-///   kBackwardB  dy                  → db
-/// `geometry.bias` says whether b or db is there.
+/// One pass of a convolution. `geometry.bias` says whether b or db is there.
 struct ConvSpec {
   ConvPass pass = ConvPass::kForward;
   DType dtype = kFloat32;
@@ -56,7 +53,12 @@ struct ConvSpec {
     }
     return "Conv";
   }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    VisitAs(visit, geometry.input_shape(), geometry.output_shape(), geometry.out_channels);
+  }
+  void CheckFields(const CallChecker& call) const {
+    CheckAs(call, geometry.input_shape(), geometry.output_shape());
+  }
 
   /// Position of `add` among the inputs.
   size_t add_input() const { return geometry.bias ? 3 : 2; }
@@ -84,9 +86,8 @@ struct ConvSpec {
   // For autotune. A parameter rests in the layout of its gradient (optimizer.cc). So passes that
   // read the weights are measured with the layout that they want, and the pass that computes the
   // gradient is measured with the reorders into those layouts.
-  MeasuredCall Measured() const {
-    return MeasuredAs(geometry.input_shape(), geometry.output_shape(), geometry.out_channels);
-  }
+  static constexpr bool kMeasured = true;
+  void AdjustMeasured(MeasuredCall* call) const;
   void OnChosen(const Plan& plan) const;
 
   template <class Self, class Visitor>
@@ -105,26 +106,25 @@ struct ConvSpec {
   }
 
  protected:
-  /// Of a convolution from x to y.
-  MeasuredCall MeasuredAs(const Shape& x, const Shape& y, int64_t bias) const;
+  // Of a convolution from x to y.
+  void VisitAs(ArgumentVisitor& visit, const Shape& x, const Shape& y, int64_t bias) const;
+  void CheckAs(const CallChecker& call, const Shape& x, const Shape& y) const;
 };
 
-/// ConvForward without its checks: y of a forward `spec`, whose geometry, has_add and relu tell
-/// which arguments there are.
+/// y of a forward `spec`, whose geometry, has_add and relu tell which arguments there are.
 Tensor RunConvForward(ConvSpec spec, const Tensor& x, const Tensor& W, const Tensor& b,
                       const Tensor& add);
 
-/// CheckCall of every kind of convolution, with these shapes of x, y and the bias.
-void CheckConvCall(const ConvSpec& spec, const Shape& x, const Shape& y, int64_t bias,
-                   CallChecker& call);
-
 /// A forward convolution, without addition or ReLU, that also computes the sums for the batch norm
-/// behind it (passes/conv_statistics.cc). Arguments: x, W [, b] → y, and for each channel the sum
-/// of y's values and the sum of their squares, in StatisticsType.
+/// behind it (passes/conv_statistics.cc): those of y's values and of their squares in each channel.
 struct ConvStatisticsSpec : ConvSpec {
   const char* op() const { return "ConvForwardStatistics"; }
-  void CheckCall(CallChecker& call) const;
-  MeasuredCall Measured() const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    ConvSpec::VisitArguments(visit);
+    visit.Output("sum", {geometry.out_channels}, StatisticsType(dtype));
+    visit.Output("sum of squares", {geometry.out_channels}, StatisticsType(dtype));
+  }
+  void CheckFields(const CallChecker& call) const;
   // For OPCHECK: the sums are less accurate than their type (norm_tolerance.cc).
   static constexpr bool kLinear = false;
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
@@ -146,7 +146,10 @@ struct ConvTransposeSpec : ConvSpec {
     }
     return "ConvTranspose";
   }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    VisitAs(visit, geometry.output_shape(), geometry.input_shape(), geometry.in_channels);
+  }
+  void CheckFields(const CallChecker& call) const;
   int64_t sum_length() const {
     switch (pass) {
       case ConvPass::kForward:
@@ -156,9 +159,6 @@ struct ConvTransposeSpec : ConvSpec {
       default:  // b is as long as a channel of y, W as one of x
         return geometry.batchsize * geometry.pixels();
     }
-  }
-  MeasuredCall Measured() const {
-    return MeasuredAs(geometry.output_shape(), geometry.input_shape(), geometry.in_channels);
   }
 };
 

@@ -197,14 +197,15 @@ std::vector<Tensor> BinaryBackward(BinaryOp op, const Tensor& dy, const Tensor& 
 
 void BinarySpec::CheckCall(CallChecker& call) const {
   const Shape shape = call.ShapeOfInput(0);
-  const DType a = call.StridedInput("a", shape).data_type();
-  const DType b = call.StridedInput("b", shape).data_type();
+  const DType a = call.TypeOfInput(0), b = call.TypeOfInput(1);
+  call.Input("a", shape, a, {.strided = true});
+  call.Input("b", shape, b, {.strided = true});
   call.Require(IsResultType(dtype, a, b), "is not computed in ", DTypeName(dtype), " for ",
                DTypeName(a), " and ", DTypeName(b));
   const DType out = call.TypeOfOutput(0);
   call.Require(IsTruth(kind) || Kind(out) >= Kind(dtype), "a result of type ", DTypeName(dtype),
                " does not fit into ", DTypeName(out));
-  call.StridedOutput("c", shape, out);
+  call.Output("c", shape, out, {.strided = true});
   call.Elementwise(KeepsZero(kind));
 }
 
@@ -213,11 +214,13 @@ void BinaryBackwardSpec::CheckCall(CallChecker& call) const {
                BinaryName(kind), " has no kernel for the gradient of argument ", argument);
   call.RequireFloat("dy", dtype);
   const Shape shape = call.ShapeOfInput(0);
-  for (const char* name : {"dy", "a", "b"}) call.StridedInput(name, shape);
+  call.Input("dy", shape, call.TypeOfInput(0), {.strided = true});
+  call.Input("a", shape, call.TypeOfInput(1), {.strided = true});
+  call.Input("b", shape, call.TypeOfInput(2), {.strided = true});
   const DType out = call.TypeOfOutput(0);
   call.Require(out == dtype || (out == kFloat32 && SizeOf(dtype) == 2), "a gradient of type ",
                DTypeName(out), " is not that of ", DTypeName(dtype));
-  call.StridedOutput("gradient", shape, out);
+  call.Output("gradient", shape, out, {.strided = true});
   call.Elementwise(GradientKeepsZero(kind, argument));
 }
 

@@ -154,8 +154,9 @@ Tensor UnaryBackward(UnaryOp op, const Tensor& dy, const Tensor& x, const Tensor
 void UnarySpec::CheckCall(CallChecker& call) const {
   const auto [a, b] = std::pair(call.scalars().v[0], call.scalars().v[1]);
   const Shape shape = call.ShapeOfInput(0);
-  CheckArgument(kind, call.StridedInput("x", shape, dtype), a, b);
-  call.StridedOutput("y", shape, dtype);
+  call.Input("x", shape, dtype, {.strided = true});
+  CheckArgument(kind, call.input(0), a, b);
+  call.Output("y", shape, dtype, {.strided = true});
   call.Elementwise(KeepsZero(kind, a, b));
 }
 
@@ -163,9 +164,9 @@ void UnaryBackwardSpec::CheckCall(CallChecker& call) const {
   const Shape shape = call.ShapeOfInput(0);
   call.RequireFloat("dy", dtype);
   call.Require(NeededByBackward(kind) != Saved::kNothing, UnaryName(kind), " needs no kernel");
-  call.StridedInput("dy", shape, dtype);
-  call.StridedInput("saved", shape, dtype);
-  call.StridedOutput("dx", shape, dtype);
+  call.Input("dy", shape, dtype, {.strided = true});
+  call.Input("saved", shape, dtype, {.strided = true});
+  call.Output("dx", shape, dtype, {.strided = true});
   call.Elementwise(BackwardKeepsZero(kind, call.scalars().v[0], call.scalars().v[1]));
 }
 

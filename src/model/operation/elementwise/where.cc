@@ -81,9 +81,10 @@ void Axpy(const Tensor& alpha, const Tensor& x, const Tensor& y) {
 
 void WhereSpec::CheckCall(CallChecker& call) const {
   const Shape shape = call.ShapeOfInput(0);
-  call.StridedInput("condition", shape);
-  const DType x = call.StridedInput("x", shape).data_type();
-  const DType y = call.StridedInput("y", shape).data_type();
+  const DType x = call.TypeOfInput(1), y = call.TypeOfInput(2);
+  call.Input("condition", shape, call.TypeOfInput(0), {.strided = true});
+  call.Input("x", shape, x, {.strided = true});
+  call.Input("y", shape, y, {.strided = true});
   call.Require(IsResultType(dtype, x, y), "is not computed in ", DTypeName(dtype), " for ",
                DTypeName(x), " and ", DTypeName(y));
   call.Output("result", shape, dtype);
@@ -92,12 +93,13 @@ void WhereSpec::CheckCall(CallChecker& call) const {
 void AxpySpec::CheckCall(CallChecker& call) const {
   const double alpha = call.scalars().v[0];
   const Shape shape = call.ShapeOfInput(0);
-  const Tensor& x = call.StridedInput("x", shape);
-  const Tensor& y = call.StridedInput("y", shape);
+  call.Input("x", shape, call.TypeOfInput(0), {.strided = true});
+  call.Input("y", shape, call.TypeOfInput(1), {.strided = true});
+  const Tensor &x = call.input(0), &y = call.input(1);
   call.Require(dtype == Promote(x.data_type(), y.data_type()), "is not computed in ",
                DTypeName(dtype), " for ", x, " and ", y);
   CheckAlpha(alpha, x, y);
-  call.OutputIsInput("y", 1);
+  call.Output("y", shape, y.data_type(), {.strided = true, .same_as = 1});
   call.Elementwise(std::isfinite(alpha));
 }
 

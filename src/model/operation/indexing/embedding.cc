@@ -28,11 +28,8 @@ Tensor EmbeddingForward(const Tensor& x, const Tensor& W) {
   CheckSameDevice(op, "x", x, "W", W);
   const GatherSpec spec{
       GatherKind::kEmbedding, W.data_type(), x.data_type(), W.shape(), 0, x.size()};
-  const DevicePtr device = W.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor y = NewOutput(*plan, 0, WithWidth(x.shape(), W.shape()[1]), device, W.data_type());
-  Run(spec, device, plan, {W.Plain(), InPlanLayout(*plan, 1, x)}, {y});
-  return y;
+  const Shape y_shape = WithWidth(x.shape(), W.shape()[1]);
+  return Call(spec, {W, x}, {.shape = &y_shape});
 }
 
 Tensor EmbeddingBackward(const Tensor& dy, const Tensor& x, const Shape& w_shape) {
@@ -44,11 +41,7 @@ Tensor EmbeddingBackward(const Tensor& dy, const Tensor& x, const Shape& w_shape
   CheckSameDevice(op, "x", x, "dy", dy);
   const GatherBackwardSpec spec{
       GatherKind::kEmbedding, dy.data_type(), x.data_type(), w_shape, 0, x.size()};
-  const DevicePtr device = dy.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor dw = NewOutput(*plan, 0, w_shape, device, dy.data_type());
-  Run(spec, device, plan, {InPlanLayout(*plan, 0, dy), InPlanLayout(*plan, 1, x)}, {dw});
-  return dw;
+  return Call(spec, {dy, x});
 }
 
 }  // namespace singa

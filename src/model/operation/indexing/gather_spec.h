@@ -1,5 +1,6 @@
 #pragma once
 
+#include "model/dispatch/arguments.h"
 #include "model/dispatch/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/shape.h"
@@ -11,8 +12,7 @@ enum class GatherKind : int { kGather, kEmbedding };
 template <>
 inline constexpr int kEnumSize<GatherKind> = 2;
 
-/// Inputs: x, plain with any strides; indices, contiguous. Output: contiguous, x's shape with
-/// `axis` replaced by `count` indices.
+/// y has x's shape with `axis` replaced by `count` indices.
 struct GatherSpec {
   GatherKind kind;
   DType dtype;
@@ -22,7 +22,15 @@ struct GatherSpec {
   int64_t count;
 
   const char* op() const { return kind == GatherKind::kGather ? "Gather" : "EmbeddingForward"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    visit.Input("x", x_shape, dtype, {.strided = true});
+    visit.Input("indices", {count}, index_dtype, {.flat = true});
+    visit.Output("y", {size()}, dtype, {.flat = true});
+  }
+  void CheckFields(const CallChecker& call) const;
+  int64_t size() const {
+    return x_shape.Count(0, axis) * count * x_shape.Count(axis + 1, x_shape.rank());
+  }
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("kind", self.kind);
@@ -34,13 +42,17 @@ struct GatherSpec {
   }
 };
 
-/// Inputs: dy and indices, contiguous. Output: dx of x_shape. Rows of equal indices are added in
-/// their order.
+/// Rows of equal indices are added in their order.
 struct GatherBackwardSpec : GatherSpec {
   const char* op() const {
     return kind == GatherKind::kGather ? "GatherBackward" : "EmbeddingBackward";
   }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    visit.Input("dy", {size()}, dtype, {.flat = true});
+    visit.Input("indices", {count}, index_dtype, {.flat = true});
+    visit.Output("dx", x_shape, dtype);
+  }
+  void CheckFields(const CallChecker& call) const;
 };
 
 }  // namespace singa

@@ -202,12 +202,8 @@ Tensor Gather(const Tensor& x, int64_t axis, const Tensor& indices) {
   const int a = NormalizeAxis(op, axis, x.rank());
   const GatherSpec spec{GatherKind::kGather, x.data_type(), indices.data_type(), x.shape(), a,
                         indices.size()};
-  const DevicePtr device = x.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor y =
-      NewOutput(*plan, 0, Replaced(op, x.shape(), a, indices.shape()), device, x.data_type());
-  Run(spec, device, plan, {x.Plain(), InPlanLayout(*plan, 1, indices)}, {y});
-  return y;
+  const Shape y_shape = Replaced(op, x.shape(), a, indices.shape());
+  return Call(spec, {x, indices}, {.shape = &y_shape});
 }
 
 Tensor GatherBackward(const Tensor& dy, const Shape& x_shape, int64_t axis, const Tensor& indices) {
@@ -218,11 +214,7 @@ Tensor GatherBackward(const Tensor& dy, const Shape& x_shape, int64_t axis, cons
   CheckShapeIs(op, "dy", dy, Replaced(op, x_shape, a, indices.shape()));
   const GatherBackwardSpec spec{
       GatherKind::kGather, dy.data_type(), indices.data_type(), x_shape, a, indices.size()};
-  const DevicePtr device = dy.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor dx = NewOutput(*plan, 0, x_shape, device, dy.data_type());
-  Run(spec, device, plan, {InPlanLayout(*plan, 0, dy), InPlanLayout(*plan, 1, indices)}, {dx});
-  return dx;
+  return Call(spec, {dy, indices});
 }
 
 Tensor OneHot(const Tensor& indices, int64_t depth, double off, double on, int64_t axis,
@@ -238,31 +230,22 @@ Tensor OneHot(const Tensor& indices, int64_t depth, double off, double on, int64
   shape.insert(a, depth);
   const OneHotSpec spec{dtype, indices.data_type(), indices.shape().Count(0, a), depth,
                         indices.shape().Count(a, indices.rank())};
-  const DevicePtr device = indices.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor y = NewOutput(*plan, 0, shape, device, dtype);
-  Scalars scalars;
-  scalars.v[0] = off;
-  scalars.v[1] = on;
-  Run(spec, device, plan, {InPlanLayout(*plan, 0, indices)}, {y}, scalars);
-  return y;
+  CallOptions options{.shape = &shape};
+  options.scalars.v[0] = off;
+  options.scalars.v[1] = on;
+  return Call(spec, {indices}, options);
 }
 
 Tensor NonZero(const Tensor& x) {
   CheckGiven("NonZero", "x", x);
   const DevicePtr device = x.device();
-  const CountNonZeroSpec count_spec{x.data_type()};
-  const PlanPtr count_plan = FindPlan(*device, count_spec);
-  const Tensor dense = InPlanLayout(*count_plan, 0, x);
-  const int64_t pieces = (x.size() + kNonZeroPiece - 1) / kNonZeroPiece;
-  const Tensor counts({pieces}, device, kInt64);
-  Run(count_spec, device, count_plan, {dense}, {counts});
-
-  std::vector<int64_t> before(static_cast<size_t>(pieces));
+  const Tensor dense = x.Contiguous();
+  const Tensor counts = Call(CountNonZeroSpec{x.data_type()}, {dense});
+  std::vector<int64_t> before(static_cast<size_t>(counts.size()));
   counts.CopyToHost(before.data(), before.size() * sizeof(int64_t));
   int64_t total = 0;
   for (int64_t& piece : before) total += std::exchange(piece, total);
-  Tensor starts({pieces}, device, kInt64);
+  Tensor starts(counts.shape(), device, kInt64);
   starts.CopyFromHost(before.data(), before.size() * sizeof(int64_t));
 
   const NonZeroSpec spec{x.data_type()};
@@ -271,21 +254,6 @@ Tensor NonZero(const Tensor& x) {
   Run(spec, device, plan, {dense, starts}, {y});
   return y;
 }
-
-namespace {
-
-int64_t CheckPicks(const CallChecker& call, const Shape& x_shape, int axis, int64_t count,
-                   DType index_dtype) {
-  call.RequireShape(x_shape);
-  call.RequireAxis(axis, x_shape);
-  call.Require(index_dtype != kBool, "indices must hold numbers");
-  Shape y_shape = x_shape;
-  y_shape[axis] = count;
-  call.RequireShape(y_shape);
-  return y_shape.Count();
-}
-
-}  // namespace
 
 std::optional<std::vector<LayoutPtr>> ConcatSpec::InputLayouts(
     const Plan& plan, std::span<const Tensor> inputs) const {
@@ -310,7 +278,7 @@ void ConcatSpec::CheckCall(CallChecker& call) const {
   bool follows = !x_layout;
   for (size_t i = 0; i < call.num_inputs(); ++i) {
     shape[axis] = call.ShapeOfInput(i).rank() == shape.rank() ? call.ShapeOfInput(i)[axis] : 0;
-    call.StridedInput("a tensor", shape, dtype);
+    call.Input("a tensor", shape, dtype, {.strided = true});
     length += shape[axis];
     follows = follows || (x_layout->shape() == shape && x_layout->dtype() == dtype);
   }
@@ -321,58 +289,49 @@ void ConcatSpec::CheckCall(CallChecker& call) const {
   call.Output("y", shape, dtype);
 }
 
-void SplitSpec::CheckCall(CallChecker& call) const {
+void SplitSpec::CheckFields(const CallChecker& call) const {
   call.RequireShape(x_shape);
   call.RequireAxis(axis, x_shape);
   call.Require(
       start >= 0 && length >= 0 && start <= x_shape[axis] && length <= x_shape[axis] - start,
       "no piece of axis ", axis, " of x ", x_shape, " begins at ", start, " and has length ",
       length);
-  call.RequireLayout("x_layout", x_layout, x_shape, dtype);
-  call.StridedInput("x", x_shape, dtype);
-  call.Output("y", OutShape(), dtype);
 }
 
 void SliceBackwardSpec::CheckCall(CallChecker& call) const {
   call.RequireFloat("dy", dtype);
   const Shape shape = call.ShapeOfInput(0);
-  call.StridedInput("dy", shape, dtype);
-  const Tensor& dx = call.Output("dx", call.ShapeOfOutput(0), dtype);
+  call.Input("dy", shape, dtype, {.strided = true});
+  const Shape dx = call.ShapeOfOutput(0);
+  call.Output("dx", dx, dtype);
   call.Require(strides.rank() == shape.rank(), "strides ", strides, " are not those of dy ", shape);
   // Bounded by the length of dx, so nothing overflows.
   int64_t first = offset, last = offset;
   for (int axis = 0; axis < shape.rank() && shape.Count() > 0; ++axis) {
-    const int64_t steps = shape[axis] - 1, most = dx.size();
+    const int64_t steps = shape[axis] - 1, most = dx.Count();
     call.Require(steps == 0 || (strides[axis] >= -most && strides[axis] <= most && steps <= most),
                  "strides ", strides, " leave dx ", dx);
     if (steps > 0) (strides[axis] < 0 ? first : last) += steps * strides[axis];
   }
-  call.Require(shape.Count() == 0 || (offset >= 0 && first >= 0 && last < dx.size()), "offset ",
+  call.Require(shape.Count() == 0 || (offset >= 0 && first >= 0 && last < dx.Count()), "offset ",
                offset, " and strides ", strides, " leave dx ", dx);
 }
 
-void OneHotSpec::CheckCall(CallChecker& call) const {
-  const Shape shape{outer, depth, inner}, indices{outer, inner};
-  call.RequireShape(shape);
-  call.RequireShape(indices);
+void OneHotSpec::CheckFields(const CallChecker& call) const {
+  call.RequireShape({outer, depth, inner});
+  call.RequireShape({outer, inner});
   call.Require(index_dtype != kBool, "indices must hold numbers");
-  call.FlatInput("indices", indices.Count(), index_dtype);
-  call.FlatOutput("y", shape.Count(), dtype);
-}
-
-void CountNonZeroSpec::CheckCall(CallChecker& call) const {
-  const Tensor& x = call.Input("x", call.ShapeOfInput(0), dtype);
-  call.Output("counts", {(x.size() + kNonZeroPiece - 1) / kNonZeroPiece}, kInt64);
 }
 
 void NonZeroSpec::CheckCall(CallChecker& call) const {
-  const Tensor& x = call.Input("x", call.ShapeOfInput(0), dtype);
+  call.Input("x", call.ShapeOfInput(0), dtype);
+  const Tensor& x = call.input(0);
   const int64_t pieces = (x.size() + kNonZeroPiece - 1) / kNonZeroPiece;
-  const Tensor& before = call.Input("counts before", {pieces}, kInt64);
+  call.Input("counts before", {pieces}, kInt64);
   // The kernel writes to these positions.
   const Tensor truth = x.AsType(kBool);
   const std::span<const uint8_t> values = call.Values<uint8_t>(truth);
-  const std::span<const int64_t> counts = call.Values<int64_t>(before);
+  const std::span<const int64_t> counts = call.Values<int64_t>(call.input(1));
   int64_t total = 0;
   for (int64_t i = 0; i < x.size(); ++i) {
     if (i % kNonZeroPiece == 0)
@@ -383,19 +342,18 @@ void NonZeroSpec::CheckCall(CallChecker& call) const {
   call.Output("y", {x.rank(), total}, kInt64);
 }
 
-void GatherSpec::CheckCall(CallChecker& call) const {
-  const int64_t size = CheckPicks(call, x_shape, axis, count, index_dtype);
-  call.StridedInput("x", x_shape, dtype);
-  call.FlatInput("indices", count, index_dtype);
-  call.FlatOutput("y", size, dtype);
+void GatherSpec::CheckFields(const CallChecker& call) const {
+  call.RequireShape(x_shape);
+  call.RequireAxis(axis, x_shape);
+  call.Require(index_dtype != kBool, "indices must hold numbers");
+  Shape y_shape = x_shape;
+  y_shape[axis] = count;
+  call.RequireShape(y_shape);
 }
 
-void GatherBackwardSpec::CheckCall(CallChecker& call) const {
-  const int64_t size = CheckPicks(call, x_shape, axis, count, index_dtype);
+void GatherBackwardSpec::CheckFields(const CallChecker& call) const {
+  GatherSpec::CheckFields(call);
   call.RequireFloat("dy", dtype);
-  call.FlatInput("dy", size, dtype);
-  call.FlatInput("indices", count, index_dtype);
-  call.Output("dx", x_shape, dtype);
 }
 
 }  // namespace singa

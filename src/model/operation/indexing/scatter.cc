@@ -59,24 +59,16 @@ Shape PickedShape(const PositionsSpec& spec) {
   return shape;
 }
 
-Tensor Positions(const PositionsSpec& spec, const Tensor& indices) {
-  const DevicePtr device = indices.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor positions = NewOutput(*plan, 0, {spec.count()}, device, kInt64);
-  Run(spec, device, plan, {InPlanLayout(*plan, 0, indices)}, {positions});
-  return positions;
-}
-
 Tensor Picked(const PositionsSpec& spec, const Tensor& x, const Tensor& indices) {
   const Shape shape = PickedShape(spec);
-  return Gather(x.Plain().Reshape({spec.rows(), spec.width()}), 0, Positions(spec, indices))
+  return Gather(x.Plain().Reshape({spec.rows(), spec.width()}), 0, Call(spec, {indices}))
       .Reshape(shape);
 }
 
 Tensor PickedBackward(const PositionsSpec& spec, const Tensor& dy, const Tensor& indices) {
   CheckShapeIs(spec.op(), "dy", dy, PickedShape(spec));
   const Tensor rows = dy.Plain().Reshape({spec.count(), spec.width()});
-  return GatherBackward(rows, {spec.rows(), spec.width()}, 0, Positions(spec, indices))
+  return GatherBackward(rows, {spec.rows(), spec.width()}, 0, Call(spec, {indices}))
       .Reshape(spec.x_shape);
 }
 
@@ -94,18 +86,10 @@ Tensor Scatter(const PositionsSpec& named, const Tensor& x, const Tensor& indice
                const Tensor& updates, ScatterReduction reduction) {
   const char* op = named.op();
   CheckShapeIs(op, "updates", updates, PickedShape(named));
-  CheckDType(op, "updates", updates, x.data_type());
-  CheckSameDevice(op, "updates", updates, "x", x);
   Check<TypeError>(reduction == ScatterReduction::kNone || x.data_type() != kBool, op,
                    "a reduction needs numbers, got ", x);
   const ScatterSpec spec{FieldsOf(named, reduction, x.data_type())};
-  const Tensor positions = Positions(named, indices);
-  const DevicePtr device = x.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor y = NewOutput(*plan, 0, x.shape(), device, x.data_type());
-  Run(spec, device, plan, {InPlanLayout(*plan, 0, x), positions, InPlanLayout(*plan, 2, updates)},
-      {y});
-  return y;
+  return Call(spec, {x, Call(named, {indices}), updates}, {.op = op});
 }
 
 std::vector<Tensor> ScatterBackward(const PositionsSpec& named, const Tensor& dy,
@@ -114,24 +98,13 @@ std::vector<Tensor> ScatterBackward(const PositionsSpec& named, const Tensor& dy
   const char* op = named.op();
   const ScatterBackwardSpec spec{FieldsOf(named, reduction, dy.data_type())};
   const Shape picked = PickedShape(named);
-  const auto kept = [&](bool needed, const char* name, const Tensor& t, const Shape& shape) {
-    if (!needed) return Tensor();
-    CheckShapeIs(op, name, t, shape);
-    CheckDType(op, name, t, dy.data_type());
-    CheckSameDevice(op, name, t, "dy", dy);
-    return t.Contiguous();
-  };
-  const Tensor kept_x = kept(spec.needs_x(), "x", x, dy.shape());
-  const Tensor kept_updates = kept(spec.needs_x(), "updates", updates, picked);
-  const Tensor kept_y = kept(spec.needs_y(), "y", y, dy.shape());
-  const Tensor positions = Positions(named, indices);
-  const DevicePtr device = dy.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor dx = NewOutput(*plan, 0, dy.shape(), device, dy.data_type());
-  const Tensor dupdates = NewOutput(*plan, 1, picked, device, dy.data_type());
-  Run(spec, device, plan, {InPlanLayout(*plan, 0, dy), positions, kept_x, kept_updates, kept_y},
-      {dx, dupdates});
-  return {dx, dupdates};
+  if (spec.needs_x()) {
+    CheckShapeIs(op, "x", x, dy.shape());
+    CheckShapeIs(op, "updates", updates, picked);
+  }
+  if (spec.needs_y()) CheckShapeIs(op, "y", y, dy.shape());
+  return CallForAll(spec, {dy, Call(named, {indices}), x, updates, y},
+                    {.op = op, .shape = &picked});
 }
 
 }  // namespace
@@ -198,7 +171,7 @@ std::vector<Tensor> ScatterNDBackward(const Tensor& dy, const Tensor& indices,
                          reduction, x, updates, y);
 }
 
-void PositionsSpec::CheckCall(CallChecker& call) const {
+void PositionsSpec::CheckFields(const CallChecker& call) const {
   call.RequireShape(x_shape);
   call.RequireShape(index_shape);
   call.Require(index_dtype != kBool, "indices must hold numbers");
@@ -208,42 +181,17 @@ void PositionsSpec::CheckCall(CallChecker& call) const {
   } else {
     CheckNames(call.op(), index_shape, x_shape, axis);
   }
-  call.Input("indices", index_shape, index_dtype);
-  call.FlatOutput("positions", count(), kInt64);
 }
 
-namespace {
-
-void CheckFields(const ScatterFields& fields, const CallChecker& call) {
-  call.RequireShape({fields.rows, fields.width});
-  call.RequireShape({fields.count, fields.width});
-  call.Require(fields.reduction == ScatterReduction::kNone || fields.dtype != kBool,
-               "a reduction needs numbers");
+void ScatterFields::CheckFields(const CallChecker& call) const {
+  call.RequireShape({rows, width});
+  call.RequireShape({count, width});
+  call.Require(reduction == ScatterReduction::kNone || dtype != kBool, "a reduction needs numbers");
 }
 
-}  // namespace
-
-void ScatterSpec::CheckCall(CallChecker& call) const {
-  CheckFields(*this, call);
-  call.FlatInput("x", rows * width, dtype);
-  call.FlatInput("positions", count, kInt64);
-  call.FlatInput("updates", count * width, dtype);
-  call.FlatOutput("y", rows * width, dtype);
-}
-
-void ScatterBackwardSpec::CheckCall(CallChecker& call) const {
-  CheckFields(*this, call);
+void ScatterBackwardSpec::CheckFields(const CallChecker& call) const {
+  ScatterFields::CheckFields(call);
   call.RequireFloat("dy", dtype);
-  call.FlatInput("dy", rows * width, dtype);
-  call.FlatInput("positions", count, kInt64);
-  const auto kept = [&](bool needed, const char* name, int64_t size) {
-    needed ? void(call.FlatInput(name, size, dtype)) : call.NoInput(name);
-  };
-  kept(needs_x(), "x", rows * width);
-  kept(needs_x(), "updates", count * width);
-  kept(needs_y(), "y", rows * width);
-  call.FlatOutput("dx", rows * width, dtype);
-  call.FlatOutput("dupdates", count * width, dtype);
 }
 
 }  // namespace singa

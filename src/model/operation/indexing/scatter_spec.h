@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "core/tensor/strided.h"
+#include "model/dispatch/arguments.h"
 #include "model/dispatch/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/shape.h"
@@ -22,7 +23,7 @@ inline constexpr int kEnumSize<IndexedOp> = 4;
 template <>
 inline constexpr int kEnumSize<ScatterReduction> = 5;
 
-/// Input: indices, contiguous. Output: int64 (rows named), contiguous.
+/// From indices to the numbers of the rows that they name.
 struct PositionsSpec {
   IndexedOp indexed;
   DType index_dtype;
@@ -34,7 +35,11 @@ struct PositionsSpec {
     constexpr std::array kNames = {"GatherElements", "ScatterElements", "GatherND", "ScatterND"};
     return kNames[static_cast<size_t>(indexed)];
   }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    visit.Input("indices", index_shape, index_dtype);
+    visit.Output("positions", {count()}, kInt64);
+  }
+  void CheckFields(const CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("indexed", self.indexed);
@@ -82,6 +87,7 @@ struct ScatterFields {
   int64_t width;  ///< of a row
   int64_t count;  ///< of updates
 
+  void CheckFields(const CallChecker& call) const;
   int64_t sum_length() const { return count + 1; }
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
@@ -93,18 +99,29 @@ struct ScatterFields {
   }
 };
 
-/// Inputs: x (rows, width), positions (count), updates (count, width), contiguous. Output: y like
-/// x. The updates of a row are joined with it in their order.
+/// The updates of a row are joined with it in their order.
 struct ScatterSpec : ScatterFields {
   const char* op() const { return "Scatter"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    visit.Input("x", {rows * width}, dtype, {.flat = true});
+    visit.Input("positions", {count}, kInt64);
+    visit.Input("updates", {count * width}, dtype, {.flat = true});
+    visit.Output("y", visit.ShapeOfInput(0), dtype);
+  }
 };
 
-/// Inputs: dy, positions, then where the reduction needs them (else left out) x, updates and y.
-/// Outputs: dx, dupdates.
 struct ScatterBackwardSpec : ScatterFields {
   const char* op() const { return "ScatterBackward"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    visit.Input("dy", {rows * width}, dtype, {.flat = true});
+    visit.Input("positions", {count}, kInt64);
+    visit.Input("x", {rows * width}, dtype, {.given = needs_x(), .flat = true});
+    visit.Input("updates", {count * width}, dtype, {.given = needs_x(), .flat = true});
+    visit.Input("y", {rows * width}, dtype, {.given = needs_y(), .flat = true});
+    visit.Output("dx", visit.ShapeOfInput(0), dtype);
+    visit.Output("dupdates", {count * width}, dtype, {.flat = true});
+  }
+  void CheckFields(const CallChecker& call) const;
   bool needs_x() const { return reduction >= ScatterReduction::kMul; }
   bool needs_y() const { return reduction >= ScatterReduction::kMax; }
 };

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "model/dispatch/arguments.h"
 #include "model/dispatch/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
@@ -38,8 +39,8 @@ struct ConcatSpec {
   }
 };
 
-/// A copy of one piece of an opaque tensor. A view would make the tensor plain. Input: x. Output:
-/// x[start : start + length] along `axis`.
+/// A copy of one piece of an opaque tensor, x[start : start + length] along `axis`. A view would
+/// make the tensor plain.
 struct SplitSpec {
   DType dtype;
   Shape x_shape;
@@ -49,7 +50,11 @@ struct SplitSpec {
   LayoutPtr x_layout = nullptr;
 
   const char* op() const { return "Split"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    visit.Input("x", x_shape, dtype, {.strided = true, .layout = &x_layout});
+    visit.Output("y", OutShape(), dtype);
+  }
+  void CheckFields(const CallChecker& call) const;
   Shape OutShape() const {
     Shape shape = x_shape;
     shape[axis] = length;
@@ -83,7 +88,7 @@ struct SliceBackwardSpec {
   }
 };
 
-/// Input: indices (outer, inner), contiguous. Output: (outer, depth, inner). Scalars: off, on.
+/// From indices (outer, inner) to (outer, depth, inner). Scalars: off, on.
 struct OneHotSpec {
   DType dtype;
   DType index_dtype;
@@ -92,7 +97,11 @@ struct OneHotSpec {
   int64_t inner;
 
   const char* op() const { return "OneHot"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    visit.Input("indices", {outer * inner}, index_dtype, {.flat = true});
+    visit.Output("y", {outer * depth * inner}, dtype, {.flat = true});
+  }
+  void CheckFields(const CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("dtype", self.dtype);
@@ -108,12 +117,16 @@ struct OneHotSpec {
 /// positions; each piece starts behind those of the pieces before it.
 inline constexpr int64_t kNonZeroPiece = 65536;
 
-/// Input: x, contiguous. Output: int64 (pieces).
 struct CountNonZeroSpec {
   DType dtype;
 
   const char* op() const { return "CountNonZero"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    const Shape shape = visit.ShapeOfInput(0);
+    visit.Input("x", shape, dtype);
+    visit.Output("counts", {(shape.Count() + kNonZeroPiece - 1) / kNonZeroPiece}, kInt64);
+  }
+  void CheckFields(const CallChecker&) const {}
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("dtype", self.dtype);

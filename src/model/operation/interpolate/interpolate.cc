@@ -88,11 +88,7 @@ Tensor RunPass(const InterpolationFields& fields, const Tensor& from, const Shap
   CheckShape(kOp, shape, SizeOf(fields.dtype));
   Spec spec{fields};
   spec.layout = from.layout();
-  const DevicePtr device = from.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor to = NewOutput(*plan, 0, shape, device, spec.dtype);
-  Run(spec, device, plan, {InPlanLayout(*plan, 0, from)}, {to});
-  return to;
+  return Call(spec, {from});
 }
 
 /// Nearest neighbours of elements that are no floats: a selection of positions, axis by axis.
@@ -173,41 +169,22 @@ Tensor InterpolateBackward(const InterpolationHandle& handle, const Tensor& dy,
   return dx;
 }
 
-namespace {
-
-void CheckFields(const InterpolationFields& fields, const CallChecker& call) {
-  const Shape &x = fields.x_shape, &y = fields.y_shape;
+void InterpolationFields::CheckFields(const CallChecker& call) const {
+  const Shape &x = x_shape, &y = y_shape;
   call.RequireShape(x);
   call.RequireShape(y);
-  call.RequireFloat("x", fields.dtype);
-  call.Require(x.rank() == y.rank() && fields.axes >= 1 && fields.axes <= kMostInterpolated &&
-                   fields.first_axis >= 0 && fields.first_axis <= x.rank() - fields.axes,
-               fields.axes, " axes from axis ", fields.first_axis, " are not those of x ", x,
-               " and y ", y);
-  for (int axis = 0; axis < x.rank(); ++axis) {
-    const int k = axis - fields.first_axis;
-    const bool resized = k >= 0 && k < fields.axes;
-    call.Require(resized ? x[axis] > 0 || y[axis] == 0 : x[axis] == y[axis], "y ", y, " is not x ",
-                 x, " resized");
-    if (resized) CheckScale(call.op(), y[axis], fields.scales[k]);
+  call.RequireFloat("x", dtype);
+  call.Require(x.rank() == y.rank() && axes >= 1 && axes <= kMostInterpolated && first_axis >= 0 &&
+                   first_axis <= x.rank() - axes,
+               axes, " axes from axis ", first_axis, " are not those of x ", x, " and y ", y);
+  for (int i = 0; i < x.rank(); ++i) {
+    const int k = i - first_axis;
+    const bool resized = k >= 0 && k < axes;
+    call.Require(resized ? x[i] > 0 || y[i] == 0 : x[i] == y[i], "y ", y, " is not x ", x,
+                 " resized");
+    if (resized) CheckScale(call.op(), y[i], scales[k]);
   }
-  call.Require(std::isfinite(fields.how.cubic_coeff_a), "cubic_coeff_a is not finite");
-}
-
-}  // namespace
-
-void InterpolateSpec::CheckCall(CallChecker& call) const {
-  CheckFields(*this, call);
-  call.RequireLayout("layout", layout, x_shape, dtype);
-  call.Input("x", x_shape, dtype);
-  call.Output("y", y_shape, dtype);
-}
-
-void InterpolateBackwardSpec::CheckCall(CallChecker& call) const {
-  CheckFields(*this, call);
-  call.RequireLayout("layout", layout, y_shape, dtype);
-  call.Input("dy", y_shape, dtype);
-  call.Output("dx", x_shape, dtype);
+  call.Require(std::isfinite(how.cubic_coeff_a), "cubic_coeff_a is not finite");
 }
 
 }  // namespace singa

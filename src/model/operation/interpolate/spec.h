@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/dispatch/arguments.h"
 #include "model/dispatch/spec.h"
 #include "model/formula/interpolation.h"
 #include "singa/core/dtype.h"
@@ -52,6 +53,7 @@ struct InterpolationFields {
     v("layout", self.layout);
   }
 
+  void CheckFields(const CallChecker& call) const;
   static constexpr bool kLinear = true;
   void MakeMagnitude() { magnitude = true; }
 
@@ -77,17 +79,21 @@ struct InterpolationFields {
   }
 };
 
-/// Input: x. Output: y.
 struct InterpolateSpec : InterpolationFields {
   const char* op() const { return "Interpolate"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    visit.Input("x", x_shape, dtype, {.layout = &layout});
+    visit.Output("y", y_shape, dtype);
+  }
   int64_t sum_length() const { return terms(false); }
 };
 
-/// Input: dy. Output: dx.
 struct InterpolateBackwardSpec : InterpolationFields {
   const char* op() const { return "InterpolateBackward"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    visit.Input("dy", y_shape, dtype, {.layout = &layout});
+    visit.Output("dx", x_shape, dtype);
+  }
   int64_t sum_length() const { return terms(true); }
 };
 

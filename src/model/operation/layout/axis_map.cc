@@ -3,7 +3,6 @@
 
 #include <cmath>
 
-#include "core/layout/in_type.h"
 #include "model/dispatch/dispatch.h"
 #include "model/operation/check.h"
 #include "model/operation/layout/axis_map_spec.h"
@@ -18,23 +17,14 @@ constexpr int64_t kMostPadding = int64_t{1} << 48;
 
 Tensor Forward(AxisMapSpec spec, const Tensor& x, double constant = 0) {
   spec.layout = x.layout();
-  const DevicePtr device = x.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor y = NewOutput(*plan, 0, spec.OutShape(), device, x.data_type());
-  Scalars scalars;
-  scalars.v[0] = constant;
-  Run(spec, device, plan, {InLayoutOrStrided(x, plan->input_layout(0))}, {y}, scalars);
-  return y;
+  CallOptions options;
+  options.scalars.v[0] = constant;
+  return Call(spec, {x}, options);
 }
 
 Tensor Backward(AxisMapBackwardSpec spec, const Tensor& dy) {
-  CheckShapeIs(spec.op(), "dy", dy, spec.OutShape());
   spec.layout = dy.layout();
-  const DevicePtr device = dy.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor dx = NewOutput(*plan, 0, spec.x_shape, device, dy.data_type());
-  Run(spec, device, plan, {InPlanLayout(*plan, 0, dy)}, {dx});
-  return dx;
+  return Call(spec, {dy});
 }
 
 // Counts per axis, none negative and no axis longer than memory.
@@ -217,52 +207,33 @@ Tensor ChannelShuffle(const Tensor& x, int64_t groups) {
   return Forward({fields}, x);
 }
 
-namespace {
-
-/// The shape of y.
-Shape CheckFields(const AxisMapFields& fields, const CallChecker& call) {
-  const Shape& x = fields.x_shape;
+void AxisMapFields::CheckFields(const CallChecker& call) const {
+  const Shape& x = x_shape;
   call.RequireShape(x);
-  call.Require(fields.first.rank() == x.rank() && fields.last.rank() == x.rank(),
-               "needs one number for each axis of x ", x, ", got ", fields.first, " and ",
-               fields.last);
-  if (IsPad(fields.kind)) {
-    for (int axis = 0; axis < x.rank(); ++axis) CheckPads(call.op(), fields, axis);
-  } else if (fields.kind == AxisMapKind::kRoll) {
-    for (int axis = 0; axis < x.rank(); ++axis)
-      call.Require(fields.first[axis] >= 0 && fields.first[axis] < std::max<int64_t>(x[axis], 1) &&
-                       fields.last[axis] == 0,
-                   "shift ", fields.first, " is not one of x ", x);
-  } else if (fields.kind == AxisMapKind::kShuffle) {
+  call.Require(first.rank() == x.rank() && last.rank() == x.rank(),
+               "needs one number for each axis of x ", x, ", got ", first, " and ", last);
+  if (IsPad(kind)) {
+    for (int axis = 0; axis < x.rank(); ++axis) CheckPads(call.op(), *this, axis);
+  } else if (kind == AxisMapKind::kRoll) {
     for (int axis = 0; axis < x.rank(); ++axis)
       call.Require(
-          fields.first[axis] >= 1 && x[axis] % fields.first[axis] == 0 && fields.last[axis] == 0,
-          "groups ", fields.first, " do not divide x ", x);
+          first[axis] >= 0 && first[axis] < std::max<int64_t>(x[axis], 1) && last[axis] == 0,
+          "shift ", first, " is not one of x ", x);
+  } else if (kind == AxisMapKind::kShuffle) {
+    for (int axis = 0; axis < x.rank(); ++axis)
+      call.Require(first[axis] >= 1 && x[axis] % first[axis] == 0 && last[axis] == 0, "groups ",
+                   first, " do not divide x ", x);
   } else {
-    const int64_t least = fields.kind == AxisMapKind::kUpsample ? 1 : 0;
-    Repeats(call.op(), "repeats", fields.first.ToVector(), x, least);
-    call.Require(fields.last == NoLast(x), "only a padding has two numbers for an axis");
+    const int64_t least = kind == AxisMapKind::kUpsample ? 1 : 0;
+    Repeats(call.op(), "repeats", first.ToVector(), x, least);
+    call.Require(last == NoLast(x), "only a padding has two numbers for an axis");
   }
-  const Shape y = fields.OutShape();
-  call.RequireShape(y);
-  return y;
+  call.RequireShape(OutShape());
 }
 
-}  // namespace
-
-void AxisMapSpec::CheckCall(CallChecker& call) const {
-  const Shape y_shape = CheckFields(*this, call);
-  call.RequireLayout("layout", layout, x_shape, dtype);
-  call.StridedInput("x", x_shape, dtype);
-  call.Output("y", y_shape, dtype);
-}
-
-void AxisMapBackwardSpec::CheckCall(CallChecker& call) const {
-  const Shape y_shape = CheckFields(*this, call);
+void AxisMapBackwardSpec::CheckFields(const CallChecker& call) const {
+  AxisMapFields::CheckFields(call);
   call.RequireFloat("dy", dtype);
-  call.RequireLayout("layout", layout, y_shape, dtype);
-  call.Input("dy", y_shape, dtype);
-  call.Output("dx", x_shape, dtype);
 }
 
 }  // namespace singa

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/dispatch/arguments.h"
 #include "model/dispatch/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
@@ -52,6 +53,7 @@ struct AxisMapFields {
     v("layout", self.layout);
   }
 
+  void CheckFields(const CallChecker& call) const;
   int64_t OutLength(int axis) const {
     if (IsPermutation(kind)) return x_shape[axis];
     return IsPad(kind) ? x_shape[axis] + first[axis] + last[axis] : x_shape[axis] * first[axis];
@@ -94,8 +96,7 @@ struct AxisMapFields {
   }
 };
 
-/// Input: x, in the plan's layout or plain with any strides. Output: y, contiguous. Scalars: v[0]
-/// is the constant.
+/// Scalars: v[0] is the constant.
 struct AxisMapSpec : AxisMapFields {
   const char* op() const {
     if (IsPad(kind)) return "Pad";
@@ -104,11 +105,13 @@ struct AxisMapSpec : AxisMapFields {
     if (kind == AxisMapKind::kShuffle) return "ChannelShuffle";
     return kind == AxisMapKind::kRepeat ? "Repeat" : "Upsample";
   }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    visit.Input("x", x_shape, dtype, {.strided = true, .layout = &layout});
+    visit.Output("y", OutShape(), dtype);
+  }
 };
 
-/// Input: dy, contiguous. Output: dx of x_shape: for each element of x the sum of dy over its
-/// copies.
+/// For each element of x the sum of dy over its copies.
 struct AxisMapBackwardSpec : AxisMapFields {
   const char* op() const {
     if (IsPad(kind)) return "PadBackward";
@@ -116,7 +119,11 @@ struct AxisMapBackwardSpec : AxisMapFields {
     if (kind == AxisMapKind::kShuffle) return "ChannelShuffleBackward";
     return kind == AxisMapKind::kTile ? "TileBackward" : "UpsampleBackward";
   }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    visit.Input("dy", OutShape(), dtype, {.layout = &layout});
+    visit.Output("dx", x_shape, dtype);
+  }
+  void CheckFields(const CallChecker& call) const;
 };
 
 }  // namespace singa

@@ -93,8 +93,7 @@ Tensor Product(MatMulKind kind, Matrices a, Matrices b, double alpha = 1, const 
   const Shape a_batch = a.batch(), b_batch = b.batch();
   const Shape y_shape = StackShape(BroadcastShapes(spec.op(), a_batch, b_batch), spec.m, spec.n);
   CheckShape(spec.op(), y_shape, SizeOf(spec.dtype));
-  const DevicePtr device = a.t.device();
-  if (y_shape.Count() == 0) return Tensor(y_shape, device, spec.dtype);
+  if (y_shape.Count() == 0) return Tensor(y_shape, a.t.device(), spec.dtype);
   a = Dense(a.t, a.trans);
   b = Dense(b.t, b.trans);
   if (b_batch.Count() == 1 && !a.trans) {  // one tall matrix is faster than many
@@ -113,12 +112,7 @@ Tensor Product(MatMulKind kind, Matrices a, Matrices b, double alpha = 1, const 
     spec.c_cols = c.rank() > 0 ? c.shape().back() : 1;
   }
   spec.alignment = AlignmentOf({&a.t, &b.t, &c});
-  const PlanPtr plan = FindPlan(*device, spec);
-  Tensor y(y_shape, device, spec.dtype);
-  const Tensor inputs[] = {a.t, b.t, c};
-  const Tensor outputs[] = {y};
-  Run(spec, device, plan, std::span<const Tensor>(inputs, spec.c_rows > 0 ? 3 : 2), outputs);
-  return y;
+  return Call(spec, {a.t, b.t, c}, {.shape = &y_shape});
 }
 
 /// The gradients of op(a) · op(b), before they are summed over broadcast batches.
@@ -298,25 +292,22 @@ std::vector<Tensor> LinearBackward(const Tensor& dy, const Tensor& x, const Tens
   return gradients;
 }
 
-void MatMulSpec::CheckCall(CallChecker& call) const {
+void MatMulSpec::CheckFields(const CallChecker& call) const {
   call.RequireFloat("a", dtype);
   call.Require(a_batch.rank() == b_batch.rank(), "batches ", a_batch, " and ", b_batch,
                " differ in rank");
   const Shape batches = BroadcastShapes(call.op(), a_batch, b_batch);
-  const Shape a = StackShape(a_batch, m, k), b = StackShape(b_batch, k, n);
-  const Shape y = StackShape(batches, m, n);
-  for (const Shape& shape : {a, b, y}) call.RequireShape(shape);
+  for (const Shape& shape :
+       {StackShape(a_batch, m, k), StackShape(b_batch, k, n), StackShape(batches, m, n)})
+    call.RequireShape(shape);
+  call.Require(batches.Count() == batch_count(), "there is nothing to compute for batches ",
+               a_batch, " and ", b_batch);
   call.RequireThreads(threads);
   call.RequireAlignment(alignment);
-  call.FlatInput("a", a.Count(), dtype);
-  call.FlatInput("b", b.Count(), dtype);
-  if (c_rows != 0 || c_cols != 0) {
-    call.Require(
-        (c_rows == 1 || c_rows == m) && (c_cols == 1 || c_cols == n) && c_rows > 0 && c_cols > 0,
-        "c (", c_rows, ", ", c_cols, ") does not broadcast to (", m, ", ", n, ")");
-    call.FlatInput("c", c_rows * c_cols, dtype);
-  }
-  call.FlatOutput("y", y.Count(), dtype);
+  call.Require(
+      (c_rows == 0 && c_cols == 0) || ((c_rows == 1 || c_rows == m) &&
+                                       (c_cols == 1 || c_cols == n) && c_rows > 0 && c_cols > 0),
+      "c (", c_rows, ", ", c_cols, ") does not broadcast to (", m, ", ", n, ")");
 }
 
 }  // namespace singa

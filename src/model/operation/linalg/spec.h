@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "core/tensor/alignment.h"
-#include "model/dispatch/measure.h"
+#include "model/dispatch/arguments.h"
 #include "model/dispatch/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/shape.h"
@@ -26,7 +26,7 @@ inline constexpr int kEnumSize<MatMulKind> = 6;
 /// y (batch, m, n) = alpha · op(a) · op(b) + beta · c, and with `relu` ReLU of that. a is
 /// (a_batch, m, k), or (a_batch, k, m) with trans_a; b is (b_batch, k, n), or (b_batch, n, k) with
 /// trans_b. The batch shapes have the same rank and broadcast. c is there where c_rows > 0; it is
-/// (c_rows, c_cols), each 1 or the length in y. Arguments: a, b [, c] → y.
+/// (c_rows, c_cols), each 1 or the length in y.
 struct MatMulSpec {
   MatMulKind kind = MatMulKind::kMatMul;
   DType dtype = kFloat32;
@@ -62,7 +62,13 @@ struct MatMulSpec {
     }
     return "MatMul";
   }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    visit.Input("a", {a_batch.Count() * m * k}, dtype, {.flat = true});
+    visit.Input("b", {b_batch.Count() * k * n}, dtype, {.flat = true});
+    visit.Input("c", {c_rows * c_cols}, dtype, {.left_out = c_rows == 0, .flat = true});
+    visit.Output("y", {batch_count() * m * n}, dtype, {.flat = true});
+  }
+  void CheckFields(const CallChecker& call) const;
 
   int64_t batch(int i) const { return a_batch[i] > b_batch[i] ? a_batch[i] : b_batch[i]; }
   int64_t batch_count() const {
@@ -82,22 +88,7 @@ struct MatMulSpec {
     beta = std::abs(beta);
   }
 
-  // For autotune.
-  MeasuredCall Measured() const {
-    const auto tensor = [this](Shape shape, int64_t rows, int64_t columns) {
-      shape.push_back(rows);
-      shape.push_back(columns);
-      return MeasuredTensor{.shape = shape, .dtype = dtype};
-    };
-    Shape batches;
-    for (int i = 0; i < a_batch.rank(); ++i) batches.push_back(batch(i));
-    MeasuredCall call{{trans_a ? tensor(a_batch, k, m) : tensor(a_batch, m, k),
-                       trans_b ? tensor(b_batch, n, k) : tensor(b_batch, k, n)},
-                      {tensor(batches, m, n)}};
-    if (c_rows > 0) call.inputs.push_back(tensor({}, c_rows, c_cols));
-    return call;
-  }
-
+  static constexpr bool kMeasured = true;
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor& visitor) {
     visitor("kind", self.kind);

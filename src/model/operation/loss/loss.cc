@@ -16,9 +16,6 @@ constexpr const char* kNames[static_cast<int>(PairLoss::kCount)][2] = {
     SINGA_NAMES(RankingLoss)};
 #undef SINGA_NAMES
 
-// A mean of many numbers has more digits than 16 bits hold.
-DType LossType(DType dtype) { return dtype == kFloat64 ? kFloat64 : kFloat32; }
-
 void CheckSlope(const char* op, const Tensor& dy, const Tensor& x) {
   CheckFloat(op, "dy", dy);
   Check(dy.size() == 1, op, "dy must have one element, got ", dy);
@@ -42,8 +39,9 @@ TargetKind CheckTargets(const char* op, const char* name, const Tensor& x, const
   return TargetKind::kClasses;
 }
 
-Tensor ContiguousTargets(TargetKind kind, const Tensor& t, DType dtype) {
-  return kind == TargetKind::kClasses ? t.Contiguous() : t.AsType(LossType(dtype)).Contiguous();
+/// Targets as kernels take them.
+Tensor Targets(TargetKind kind, const Tensor& t, DType dtype) {
+  return kind == TargetKind::kClasses ? t : t.AsType(LossType(dtype));
 }
 
 }  // namespace
@@ -53,16 +51,10 @@ const char* PairLossBackwardName(PairLoss loss) { return kNames[static_cast<int>
 
 std::vector<Tensor> SoftmaxCrossEntropyForward(const Tensor& x, const Tensor& t, double smoothing) {
   const TargetKind target = CheckTargets("SoftmaxCrossEntropyForward", "x", x, t, smoothing);
-  const SoftmaxCrossEntropySpec spec{target, x.data_type()};
-  const DevicePtr device = x.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor loss = NewOutput(*plan, 0, {}, device, LossType(x.data_type()));
-  const Tensor p = NewOutput(*plan, 1, x.shape(), device, x.data_type());
-  Scalars scalars;
-  scalars.v[0] = smoothing;
-  Run(spec, device, plan, {InPlanLayout(*plan, 0, x), ContiguousTargets(target, t, x.data_type())},
-      {loss, p}, scalars);
-  return {loss, p};
+  CallOptions options;
+  options.scalars.v[0] = smoothing;
+  return CallForAll(SoftmaxCrossEntropySpec{target, x.data_type()},
+                    {x, Targets(target, t, x.data_type())}, options);
 }
 
 Tensor SoftmaxCrossEntropyBackward(const Tensor& dy, const Tensor& p, const Tensor& t,
@@ -70,15 +62,9 @@ Tensor SoftmaxCrossEntropyBackward(const Tensor& dy, const Tensor& p, const Tens
   const TargetKind target = CheckTargets("SoftmaxCrossEntropyBackward", "p", p, t, smoothing);
   const SoftmaxCrossEntropyBackwardSpec spec{target, p.data_type()};
   CheckSlope(spec.op(), dy, p);
-  const DevicePtr device = p.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor dx = NewOutput(*plan, 0, p.shape(), device, p.data_type());
-  Scalars scalars;
-  scalars.v[0] = smoothing;
-  Run(spec, device, plan,
-      {dy.Plain(), InPlanLayout(*plan, 1, p), ContiguousTargets(target, t, p.data_type())}, {dx},
-      scalars);
-  return dx;
+  CallOptions options;
+  options.scalars.v[0] = smoothing;
+  return Call(spec, {dy, p, Targets(target, t, p.data_type())}, options);
 }
 
 namespace {
@@ -90,8 +76,8 @@ struct PairNames {
 
 // The checks of both directions. Returns the scalars: the count that divides the sum, and the
 // margin.
-Scalars CheckPair(const char* op, PairLoss kind, const PairNames& names, const Tensor& x,
-                  const Tensor& t, double margin) {
+CallOptions CheckPair(const char* op, PairLoss kind, const PairNames& names, const Tensor& x,
+                      const Tensor& t, double margin) {
   CheckFloat(op, names.x, x);
   CheckGiven(op, names.t, t);
   CheckSameDevice(op, names.t, t, names.x, x);
@@ -99,35 +85,25 @@ Scalars CheckPair(const char* op, PairLoss kind, const PairNames& names, const T
         ", got ", t);
   const bool all = kind == PairLoss::kRanking || kind == PairLoss::kMeanSquareError;
   const int64_t count = all ? x.size() : x.rank() == 0 ? 1 : x.shape()[0];
-  Scalars scalars;
-  scalars.v[0] = 1.0 / static_cast<double>(count);
-  scalars.v[1] = margin;
-  return scalars;
+  CallOptions options;
+  options.scalars.v[0] = 1.0 / static_cast<double>(count);
+  options.scalars.v[1] = margin;
+  return options;
 }
 
 Tensor Forward(PairLoss kind, const PairNames& names, const Tensor& x, const Tensor& t,
                double margin = 0) {
   const PairLossSpec spec{kind, x.data_type()};
-  const Scalars scalars = CheckPair(spec.op(), kind, names, x, t, margin);
-  const DevicePtr device = x.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor loss = NewOutput(*plan, 0, {}, device, LossType(x.data_type()));
-  Run(spec, device, plan,
-      {InPlanLayout(*plan, 0, x), t.AsType(LossType(x.data_type())).Contiguous()}, {loss}, scalars);
-  return loss;
+  const CallOptions options = CheckPair(spec.op(), kind, names, x, t, margin);
+  return Call(spec, {x, t.AsType(LossType(x.data_type()))}, options);
 }
 
 Tensor Backward(PairLoss kind, const PairNames& names, const Tensor& dy, const Tensor& x,
                 const Tensor& t, double margin = 0) {
   const PairLossBackwardSpec spec{kind, x.data_type()};
-  const Scalars scalars = CheckPair(spec.op(), kind, names, x, t, margin);
+  const CallOptions options = CheckPair(spec.op(), kind, names, x, t, margin);
   CheckSlope(spec.op(), dy, x);
-  const DevicePtr device = x.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor dx = NewOutput(*plan, 0, x.shape(), device, x.data_type());
-  Run(spec, device, plan, {dy.Plain(), InPlanLayout(*plan, 1, x), InPlanLayout(*plan, 2, t)}, {dx},
-      scalars);
-  return dx;
+  return Call(spec, {dy, x, t}, options);
 }
 
 constexpr PairNames kPrediction{"p", "t"};
@@ -168,53 +144,33 @@ std::vector<Tensor> RankingLossBackward(const Tensor& dy, const Tensor& positive
 
 namespace {
 
-void CheckTargetCall(const char* name, TargetKind target, const Shape& shape, DType dtype,
-                     CallChecker& call) {
-  const Tensor& x = call.Input(name, shape, dtype);
-  const Tensor& t = call.AnyInput("t");
-  call.Require(call.input_place(call.num_inputs() - 1).is_plain(), "t must be contiguous");
-  call.Require(CheckTargets(call.op(), name, x, t, call.scalars().v[0]) == target &&
-                   (target == TargetKind::kClasses || t.data_type() == LossType(dtype)),
-               "t is of another kind than the one named, or of another type: ", t);
-}
-
-void CheckSlopeCall(CallChecker& call) {
-  const Tensor& dy = call.AnyInput("dy");
-  call.Require(IsFloat(dy.data_type()) && dy.size() == 1,
-               "dy must have one element of a float type, got ", dy);
+/// Input number `i` has scores, the next one targets of the kind that the Spec names.
+void CheckTargetsOf(const SoftmaxCrossEntropySpec& spec, const char* scores, size_t i,
+                    const CallChecker& call) {
+  const Tensor& t = call.input(i + 1);
+  call.Require(
+      CheckTargets(call.op(), scores, call.input(i), t, call.scalars().v[0]) == spec.target,
+      "t is of another kind than the one named: ", t);
 }
 
 }  // namespace
 
-void SoftmaxCrossEntropySpec::CheckCall(CallChecker& call) const {
-  const Shape shape = call.ShapeOfInput(0);
-  CheckTargetCall("x", target, shape, dtype, call);
-  call.FlatOutput("loss", 1, LossType(dtype));
-  call.Output("p", shape, dtype);
+void SoftmaxCrossEntropySpec::CheckValues(const CallChecker& call) const {
+  CheckTargetsOf(*this, "x", 0, call);
 }
 
-void SoftmaxCrossEntropyBackwardSpec::CheckCall(CallChecker& call) const {
-  const Shape shape = call.ShapeOfInput(1);
-  CheckSlopeCall(call);
-  CheckTargetCall("p", target, shape, dtype, call);
-  call.Output("dx", shape, dtype);
+void SoftmaxCrossEntropyBackwardSpec::CheckFields(const CallChecker& call) const {
+  call.RequireFloat("dy", call.TypeOfInput(0));
+}
+void SoftmaxCrossEntropyBackwardSpec::CheckValues(const CallChecker& call) const {
+  CheckTargetsOf(*this, "p", 1, call);
 }
 
-void PairLossSpec::CheckCall(CallChecker& call) const {
-  const Shape shape = call.ShapeOfInput(0);
+void PairLossSpec::CheckFields(const CallChecker& call) const { call.RequireFloat("x", dtype); }
+
+void PairLossBackwardSpec::CheckFields(const CallChecker& call) const {
   call.RequireFloat("x", dtype);
-  call.Input("x", shape, dtype);
-  call.Input("t", shape, LossType(dtype));
-  call.FlatOutput("loss", 1, LossType(dtype));
-}
-
-void PairLossBackwardSpec::CheckCall(CallChecker& call) const {
-  const Shape shape = call.ShapeOfInput(1);
-  call.RequireFloat("x", dtype);
-  CheckSlopeCall(call);
-  call.Input("x", shape, dtype);
-  call.Input("t", shape, call.TypeOfInput(2));
-  call.Output("dx", shape, dtype);
+  call.RequireFloat("dy", call.TypeOfInput(0));
 }
 
 }  // namespace singa

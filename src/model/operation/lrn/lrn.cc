@@ -30,20 +30,11 @@ LrnFields FieldsOf(const char* op, const Tensor& x, int64_t size, double alpha, 
           .x_layout = x.layout()};
 }
 
-DType BaseType(DType x) { return x == kFloat64 ? kFloat64 : kFloat32; }
-
 }  // namespace
 
 std::vector<Tensor> LrnForward(const Tensor& x, int64_t size, double alpha, double beta, double k,
                                bool training) {
-  const LrnForwardSpec spec{FieldsOf("LrnForward", x, size, alpha, beta, k), training};
-  const DevicePtr device = x.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor y = NewOutput(*plan, 0, spec.shape, device, spec.dtype);
-  Tensor saved;
-  if (training) saved = NewOutput(*plan, 1, spec.shape, device, BaseType(spec.dtype));
-  Run(spec, device, plan, {InPlanLayout(*plan, 0, x)}, {y, saved});
-  return {y, saved};
+  return CallForAll(LrnForwardSpec{FieldsOf("LrnForward", x, size, alpha, beta, k), training}, {x});
 }
 
 Tensor LrnBackward(const Tensor& dy, const Tensor& x, const Tensor& y, const Tensor& saved,
@@ -53,51 +44,14 @@ Tensor LrnBackward(const Tensor& dy, const Tensor& x, const Tensor& y, const Ten
                              saved.empty() ? nullptr : saved.layout()};
   CheckLike(op, "dy", dy, "x", x);
   if (!y.empty()) CheckLike(op, "y", y, "x", x);
-  if (spec.saved == SavedForm::kCommon) {
-    CheckShapeIs(op, "saved", saved, x.shape());
-    CheckDType(op, "saved", saved, BaseType(x.data_type()));
-  }
-  CheckSameDevice(op, "saved", saved, "x", x);
-  const DevicePtr device = x.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor dx = NewOutput(*plan, 0, spec.shape, device, spec.dtype);
-  Run(spec, device, plan,
-      {InPlanLayout(*plan, 0, dy), InPlanLayout(*plan, 1, x), InPlanLayout(*plan, 2, saved)}, {dx});
-  return dx;
+  return Call(spec, {dy, x, saved});
 }
 
-namespace {
-
-void CheckFields(const LrnFields& spec, const CallChecker& call) {
-  call.RequireFloat("x", spec.dtype);
-  call.RequireShape(spec.shape);
-  call.Require(spec.shape.rank() >= 2, "x must have shape (N, C, ...), got ", spec.shape);
-  CheckScalars(call.op(), spec.size, spec.alpha, spec.beta, spec.k);
-  call.RequireLayout("x_layout", spec.x_layout, spec.shape, spec.dtype);
-}
-
-}  // namespace
-
-void LrnForwardSpec::CheckCall(CallChecker& call) const {
-  CheckFields(*this, call);
-  call.Input("x", shape, dtype);
-  call.Output("y", shape, dtype);
-  call.SavedOutputIf(save, "saved", shape, BaseType(dtype));
-}
-
-void LrnBackwardSpec::CheckCall(CallChecker& call) const {
-  CheckFields(*this, call);
-  call.Input("dy", shape, dtype);
-  call.Input("x", shape, dtype);
-  const Tensor& kept = call.NextInput("saved");
-  call.Require(FormOf(kept) == saved, "saved is in another form than the one named: ", kept);
-  if (saved == SavedForm::kCommon) {
-    CheckShapeIs(call.op(), "saved", kept, shape);
-    call.Require(kept.data_type() == BaseType(dtype), "saved must be ", DTypeName(BaseType(dtype)),
-                 ", got ", kept);
-  }
-  call.RequireLayout("saved_layout", saved_layout, kept.shape(), kept.data_type());
-  call.Output("dx", shape, dtype);
+void LrnFields::CheckFields(const CallChecker& call) const {
+  call.RequireFloat("x", dtype);
+  call.RequireShape(shape);
+  call.Require(shape.rank() >= 2, "x must have shape (N, C, ...), got ", shape);
+  CheckScalars(call.op(), size, alpha, beta, k);
 }
 
 }  // namespace singa

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "model/dispatch/arguments.h"
 #include "model/dispatch/spec.h"
 #include "model/operation/saved_form.h"
 #include "singa/core/dtype.h"
@@ -29,6 +30,9 @@ struct LrnFields {
   double k = 1;
   LayoutPtr x_layout = nullptr;
 
+  /// Of what forward saves in the common form: the base k + alpha / size · Σ x² of the power.
+  DType base_type() const { return dtype == kFloat64 ? kFloat64 : kFloat32; }
+  void CheckFields(const CallChecker& call) const;
   int64_t sum_length() const { return size; }
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor& visitor) {
@@ -43,27 +47,35 @@ struct LrnFields {
   }
 };
 
-/// Input: x. Outputs: y, and in training a tensor for backward. Its common form is the base
-/// k + alpha / size · Σ x² of the power, in x's shape: float32 for the 16-bit types, else x's type.
 struct LrnForwardSpec : LrnFields {
   bool save = false;
 
   const char* op() const { return "LrnForward"; }
-  void CheckCall(CallChecker& call) const;
-  bool comparable(size_t output) const { return output == 0; }
+  void VisitArguments(ArgumentVisitor& visit) const {
+    visit.Input("x", shape, dtype, {.layout = &x_layout});
+    visit.Output("y", shape, dtype);
+    visit.Output("saved", shape, base_type(), {.given = save, .saved = true});
+  }
   template <class Self, class Visitor>
   static void VisitSaved(Self& self, Visitor& visitor) {
     visitor("save", self.save);
   }
 };
 
-/// Inputs: dy, x, and the tensor that forward saved (or empty). Output: dx.
 struct LrnBackwardSpec : LrnFields {
   SavedForm saved = SavedForm::kNone;
   LayoutPtr saved_layout = nullptr;
 
   const char* op() const { return "LrnBackward"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    visit.Input("dy", shape, dtype);
+    visit.Input("x", shape, dtype, {.layout = &x_layout});
+    visit.Input("saved", shape, base_type(),
+                {.given = saved != SavedForm::kNone,
+                 .private_form = saved == SavedForm::kPrivate,
+                 .layout = &saved_layout});
+    visit.Output("dx", shape, dtype);
+  }
   /// Bounds of the terms that each output sums (norm_tolerance.cc).
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
   template <class Self, class Visitor>

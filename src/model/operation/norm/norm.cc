@@ -72,14 +72,6 @@ Tensor Affine(const View& view, const char* name, const Tensor& t, const Tensor&
   return t.AsType(statistics).Reshape({view.geometry.channels()});
 }
 
-/// What forward has returned.
-Tensor Statistics(const View& view, const char* name, const Tensor& t, const Tensor& x) {
-  CheckShapeIs(view.op, name, t, {view.geometry.statistics()});
-  CheckDType(view.op, name, t, StatisticsType(x.data_type()));
-  CheckSameDevice(view.op, name, t, "x", x);
-  return t;
-}
-
 /// In the shape of the Spec, which is another one for layer norm only.
 Tensor Shaped(const Tensor& t, const Shape& shape) {
   return t.empty() || t.shape() == shape ? t : t.Reshape(shape);
@@ -92,18 +84,9 @@ std::vector<Tensor> Forward(View view, const Tensor& x, const Tensor& scale, con
   view.geometry.centered = centered;
   view.geometry.has_scale = !scale.empty();
   const NormForwardSpec spec{view.geometry, !bias.empty(), epsilon};
-  const DevicePtr device = x.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Shape statistics{spec.statistics()};
-  const DType type = StatisticsType(spec.dtype);
-  const Tensor y = NewOutput(*plan, 0, spec.shape, device, spec.dtype);
-  const Tensor mean = centered ? NewOutput(*plan, 1, statistics, device, type) : Tensor();
-  const Tensor inv_std = NewOutput(*plan, 2, statistics, device, type);
-  Run(spec, device, plan,
-      {InPlanLayout(*plan, 0, Shaped(x, spec.shape)), InPlanLayout(*plan, 1, a),
-       InPlanLayout(*plan, 2, b)},
-      {y, mean, inv_std});
-  return {Shaped(y, x.shape()), mean, inv_std};
+  std::vector<Tensor> results = CallForAll(spec, {Shaped(x, spec.shape), a, b}, {.op = view.op});
+  results[0] = Shaped(results[0], x.shape());
+  return results;
 }
 
 std::vector<Tensor> Backward(View view, const Tensor& dy, const Tensor& x, const Tensor& scale,
@@ -113,28 +96,14 @@ std::vector<Tensor> Backward(View view, const Tensor& dy, const Tensor& x, const
   const Tensor a = Affine(view, "scale", scale, x);
   view.geometry.centered = !mean.empty();
   view.geometry.has_scale = !scale.empty();
-  if (!mean.empty()) Statistics(view, "mean", mean, x);
-  Statistics(view, "inv_std", inv_std, x);
-  if (!need_x && !need_scale && !need_bias) return {Tensor(), Tensor(), Tensor()};
-
   const NormBackwardSpec spec{view.geometry, need_x, need_scale, need_bias};
-  const DevicePtr device = x.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Shape channels{spec.channels()};
-  const DType type = StatisticsType(spec.dtype);
-  const Tensor dx = need_x ? NewOutput(*plan, 0, spec.shape, device, spec.dtype) : Tensor();
-  Tensor dscale = need_scale ? NewOutput(*plan, 1, channels, device, type) : Tensor();
-  Tensor dbias = need_bias ? NewOutput(*plan, 2, channels, device, type) : Tensor();
-  Run(spec, device, plan,
-      {InPlanLayout(*plan, 0, Shaped(dy, spec.shape)),
-       InPlanLayout(*plan, 1, Shaped(x, spec.shape)), InPlanLayout(*plan, 2, a),
-       InPlanLayout(*plan, 3, mean), InPlanLayout(*plan, 4, inv_std)},
-      {dx, dscale, dbias});
-  const auto like_scale = [&](const Tensor& t) {
-    if (t.empty()) return t;
-    return Shaped(scale.empty() ? t : t.AsType(scale.data_type()), view.affine);
-  };
-  return {Shaped(dx, x.shape()), like_scale(dscale), like_scale(dbias)};
+  std::vector<Tensor> results =
+      CallForAll(spec, {Shaped(dy, spec.shape), Shaped(x, spec.shape), a, mean, inv_std},
+                 {.op = view.op, .zeros = !need_x && !need_scale && !need_bias});
+  results[0] = Shaped(results[0], x.shape());
+  for (Tensor* t : {&results[1], &results[2]})
+    if (!t->empty()) *t = Shaped(scale.empty() ? *t : t->AsType(scale.data_type()), view.affine);
+  return results;
 }
 
 }  // namespace
@@ -174,43 +143,21 @@ std::vector<Tensor> GroupNormBackward(const Tensor& dy, const Tensor& x, int64_t
   return Backward(GroupView(x, groups), dy, x, scale, mean, inv_std, need_x, need_scale, need_bias);
 }
 
-namespace {
-
-/// The fields of both directions; the arguments that they share follow.
-void CheckGeometry(const NormGeometry& geometry, const CallChecker& call) {
-  call.RequireFloat("x", geometry.dtype);
-  call.RequireShape(geometry.shape);
-  call.Require(geometry.shape.rank() >= 2, "x must have shape (N, C, ...), got ", geometry.shape);
-  CheckGroups(call.op(), geometry.channels(), geometry.groups);
-  call.RequireLayout("x_layout", geometry.x_layout, geometry.shape, geometry.dtype);
+void NormGeometry::CheckFields(const CallChecker& call) const {
+  call.RequireFloat("x", dtype);
+  call.RequireShape(shape);
+  call.Require(shape.rank() >= 2, "x must have shape (N, C, ...), got ", shape);
+  CheckGroups(call.op(), channels(), groups);
 }
 
-}  // namespace
-
-void NormForwardSpec::CheckCall(CallChecker& call) const {
-  CheckGeometry(*this, call);
+void NormForwardSpec::CheckFields(const CallChecker& call) const {
+  NormGeometry::CheckFields(call);
   CheckEpsilon(call.op(), epsilon);
-  const DType type = StatisticsType(dtype);
-  call.Input("x", shape, dtype);
-  call.InputIf(has_scale, "scale", {channels()}, type);
-  call.InputIf(has_bias, "bias", {channels()}, type);
-  call.Output("y", shape, dtype);
-  call.OutputIf(centered, "mean", {statistics()}, type);
-  call.Output("inv_std", {statistics()}, type);
 }
 
-void NormBackwardSpec::CheckCall(CallChecker& call) const {
-  CheckGeometry(*this, call);
+void NormBackwardSpec::CheckFields(const CallChecker& call) const {
+  NormGeometry::CheckFields(call);
   call.Require(need_x || need_scale || need_bias, "no gradient is asked for");
-  const DType type = StatisticsType(dtype);
-  call.Input("dy", shape, dtype);
-  call.Input("x", shape, dtype);
-  call.InputIf(has_scale, "scale", {channels()}, type);
-  call.InputIf(centered, "mean", {statistics()}, type);
-  call.Input("inv_std", {statistics()}, type);
-  call.OutputIf(need_x, "dx", shape, dtype);
-  call.OutputIf(need_scale, "dscale", {channels()}, type);
-  call.OutputIf(need_bias, "dbias", {channels()}, type);
 }
 
 }  // namespace singa

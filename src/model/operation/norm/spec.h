@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "model/dispatch/arguments.h"
 #include "model/dispatch/spec.h"
+#include "model/operation/batchnorm/statistics_type.h"
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
 #include "singa/core/shape.h"
@@ -23,6 +25,7 @@ struct NormGeometry {
   DType dtype = kFloat32;
   LayoutPtr x_layout = nullptr;
 
+  void CheckFields(const CallChecker& call) const;
   int64_t channels() const { return shape[1]; }
   int64_t group_channels() const { return shape[1] / groups; }
   int64_t positions() const { return shape.Count(2, shape.rank()); }
@@ -43,14 +46,22 @@ struct NormGeometry {
   }
 };
 
-/// Inputs: x, scale (or empty: 1), bias (or empty: 0). Outputs: y, mean (empty unless `centered`),
-/// 1 / sqrt(var + epsilon).
+/// Without a scale it is 1, without a bias 0. inv_std is 1 / sqrt(var + epsilon).
 struct NormForwardSpec : NormGeometry {
   bool has_bias = true;
   double epsilon = 1e-5;
 
   const char* op() const { return "NormForward"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    const DType type = StatisticsType(dtype);
+    visit.Input("x", shape, dtype, {.layout = &x_layout});
+    visit.Input("scale", {channels()}, type, {.given = has_scale});
+    visit.Input("bias", {channels()}, type, {.given = has_bias});
+    visit.Output("y", shape, dtype);
+    visit.Output("mean", {statistics()}, type, {.given = centered});
+    visit.Output("inv_std", {statistics()}, type);
+  }
+  void CheckFields(const CallChecker& call) const;
   int64_t sum_length() const { return values(); }
   /// Of the terms of each output (norm_tolerance.cc).
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
@@ -62,15 +73,24 @@ struct NormForwardSpec : NormGeometry {
   }
 };
 
-/// Inputs: dy, x, scale (or empty: 1), mean (empty unless `centered`), inv_std. Outputs: dx,
-/// dscale, dbias, empty where not needed.
 struct NormBackwardSpec : NormGeometry {
   bool need_x = true;
   bool need_scale = true;
   bool need_bias = true;
 
   const char* op() const { return "NormBackward"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    const DType type = StatisticsType(dtype);
+    visit.Input("dy", shape, dtype);
+    visit.Input("x", shape, dtype, {.layout = &x_layout});
+    visit.Input("scale", {channels()}, type, {.given = has_scale});
+    visit.Input("mean", {statistics()}, type, {.given = centered});
+    visit.Input("inv_std", {statistics()}, type);
+    visit.Output("dx", shape, dtype, {.given = need_x});
+    visit.Output("dscale", {channels()}, type, {.given = need_scale});
+    visit.Output("dbias", {channels()}, type, {.given = need_bias});
+  }
+  void CheckFields(const CallChecker& call) const;
   int64_t sum_length() const { return std::max(values(), shape[0] * positions()); }
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
   template <class Self, class Visitor>

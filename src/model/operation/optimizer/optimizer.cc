@@ -316,10 +316,10 @@ void UpdateLossScale(const Tensor& squares, const Tensor& loss_scale, double gro
   const DevicePtr device = loss_scale.device();
   CheckSquares(spec.op(), squares, device);
   CheckLossScale(spec.op(), loss_scale, device);
-  Scalars scalars;
-  scalars.v = {growth_factor, backoff_factor, static_cast<double>(growth_interval)};
+  CallOptions options;
+  options.scalars.v = {growth_factor, backoff_factor, static_cast<double>(growth_interval)};
   loss_scale.block()->MakePlain();
-  Run(spec, device, FindPlan(*device, spec), {squares, loss_scale}, {loss_scale}, scalars);
+  Call(spec, {squares, loss_scale}, options);
 }
 
 Tensor SumsOfSquares(const std::vector<Tensor>& tensors) {
@@ -395,25 +395,21 @@ void OptimizerSpec::CheckCall(CallChecker& call) const {
     }
   if (scaled || clipped)
     call.Input("squares", {call.ShapeOfInput(all - conditions()).Count()}, kFloat64);
-  const Tensor* loss_scale = scaled ? &call.Input("loss_scale", {4}, kFloat64) : nullptr;
+  if (scaled) call.Input("loss_scale", {4}, kFloat64);
   if (scheduled) {
     const Shape table = shape(all - 1);
     call.Require(table.rank() == 2 && table[0] > 1 && table[1] == kScalars,
                  "scalars must be a table of rows of ", kScalars, ", got ", table);
-    const Tensor& table_of_scalars = call.Input("scalars", table, kFloat64);
+    call.Input("scalars", table, kFloat64);
     const double row =
-        call.Values<double>(*loss_scale)[2] - call.Values<double>(table_of_scalars)[0];
+        call.Values<double>(call.input(all - 2))[2] - call.Values<double>(call.input(all - 1))[0];
     call.Require(row >= 0, "scalars has no row ", row);
   }
-  for (size_t i = 0; i < n; ++i) call.OutputIsInput("parameter", i);
-  for (size_t i = 2 * n; i < per_parameter * n; ++i) call.OutputIsInput("state", i);
+  for (size_t i = 0; i < n; ++i)
+    call.Output("parameter", shape(i), dtype, {.same_as = static_cast<int>(i)});
+  for (size_t i = 2 * n; i < per_parameter * n; ++i)
+    call.Output("state", shape(i % n), ComputeDType(dtype), {.same_as = static_cast<int>(i)});
   call.KeepsPlaces();
-}
-
-void LossScaleSpec::CheckCall(CallChecker& call) const {
-  call.Input("squares", {call.ShapeOfInput(0).Count()}, kFloat64);
-  call.Input("loss_scale", {4}, kFloat64);
-  call.OutputIsInput("loss_scale", 1);
 }
 
 void SumSquareSpec::CheckCall(CallChecker& call) const {
@@ -423,7 +419,7 @@ void SumSquareSpec::CheckCall(CallChecker& call) const {
     call.RequireFloat("tensor", call.TypeOfInput(i));
     call.Input("tensor", call.ShapeOfInput(i), call.TypeOfInput(i));
   }
-  call.FlatOutput("sum", 1, kFloat64);
+  call.Output("sum", {1}, kFloat64, {.flat = true});
   call.KeepsPlaces();
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "model/dispatch/arguments.h"
 #include "model/dispatch/spec.h"
 #include "singa/core/dtype.h"
 
@@ -76,7 +77,12 @@ struct OptimizerSpec {
 /// interval.
 struct LossScaleSpec {
   const char* op() const { return "UpdateLossScale"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    visit.Input("squares", {visit.ShapeOfInput(0).Count()}, kFloat64);
+    visit.Input("loss_scale", {4}, kFloat64, {.updated = true});
+    visit.Output("loss_scale", {4}, kFloat64, {.same_as = 1});
+  }
+  void CheckFields(const CallChecker&) const {}
 
   template <class Self, class Visitor>
   static void VisitFields(Self&, Visitor&) {}

@@ -36,45 +36,21 @@ PoolMode AdaptiveMode(bool is_max) {
 }
 
 std::vector<Tensor> Forward(const Recorder& geometry, PoolMode mode, const Tensor& x, bool save) {
-  const PoolingForwardSpec spec{{geometry, mode, x.data_type(), x.layout()}, save};
-  const DevicePtr device = x.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor y = NewOutput(*plan, 0, geometry.output_shape(), device, spec.dtype);
-  Tensor saved;
-  if (save) saved = NewOutput(*plan, 1, geometry.output_shape(), device, kInt32);
-  Run(spec, device, plan, {InPlanLayout(*plan, 0, x)}, {y, saved});
-  return {y, saved};
+  return CallForAll(PoolingForwardSpec{{geometry, mode, x.data_type(), x.layout()}, save}, {x});
 }
 
-/// The arguments fit the geometry, and each other.
-void CheckBackward(const char* op, const Recorder& geometry, const Tensor& dy, const Tensor& x,
-                   const Tensor& saved) {
-  CheckShapeIs(op, "dy", dy, geometry.output_shape());
+/// An average does not need x: it only has its layout from x.
+Tensor Backward(const char* op, const Recorder& geometry, PoolMode mode, const Tensor& dy,
+                const Tensor& x, const Tensor& saved) {
+  PoolingBackwardSpec spec{{geometry, mode, dy.data_type()}, false, dy.layout()};
+  spec.saved = mode == PoolMode::kMax && !saved.empty();
   if (!x.empty()) {
     CheckShapeIs(op, "x", x, geometry.input_shape());
     CheckDType(op, "x", x, dy.data_type());
     CheckSameDevice(op, "x", x, "dy", dy);
+    spec.x_layout = x.layout();
   }
-  if (!saved.empty()) {
-    CheckShapeIs(op, "saved", saved, geometry.output_shape());
-    CheckDType(op, "saved", saved, kInt32);
-    CheckSameDevice(op, "saved", saved, "dy", dy);
-  }
-}
-
-Tensor Backward(const Recorder& geometry, PoolMode mode, const Tensor& dy, const Tensor& x,
-                const Tensor& saved) {
-  const PoolingBackwardSpec spec{{geometry, mode, dy.data_type(), x.empty() ? nullptr : x.layout()},
-                                 !saved.empty(),
-                                 dy.layout()};
-  const DevicePtr device = dy.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor dx = NewOutput(*plan, 0, geometry.input_shape(), device, spec.dtype);
-  const Tensor kept = mode == PoolMode::kMax ? x : Tensor();
-  Run(spec, device, plan,
-      {InPlanLayout(*plan, 0, dy), InPlanLayout(*plan, 1, kept), InPlanLayout(*plan, 2, saved)},
-      {dx});
-  return dx;
+  return Call(spec, {dy, x, saved}, {.op = op});
 }
 
 }  // namespace
@@ -111,10 +87,8 @@ Tensor PoolingBackward(const PoolingHandle& handle, const Tensor& dy, const Tens
     if (dy.rank() > 0) x_shape[0] = dy.shape(0);
   }
   const Recorder geometry = GeometryFor(op, handle.recorder, x_shape);
-  const Tensor positions = handle.mode == PoolMode::kMax ? saved : Tensor();
-  CheckBackward(op, geometry, dy, x, positions);
   if (!y.empty()) CheckShapeIs(op, "y", y, geometry.output_shape());
-  return Backward(geometry, handle.mode, dy, x, positions);
+  return Backward(op, geometry, handle.mode, dy, x, saved);
 }
 
 Tensor GlobalAveragePoolForward(const Tensor& x) {
@@ -126,9 +100,7 @@ Tensor GlobalAveragePoolForward(const Tensor& x) {
 Tensor GlobalAveragePoolBackward(const Tensor& dy, const Shape& x_shape, const Tensor& x) {
   const char* op = "GlobalAveragePoolBackward";
   CheckFloat(op, "dy", dy);
-  const Recorder geometry = GlobalRecorder(op, x_shape);
-  CheckBackward(op, geometry, dy, x, {});
-  return Backward(geometry, PoolMode::kAverageExcludePad, dy, x, {});
+  return Backward(op, GlobalRecorder(op, x_shape), PoolMode::kAverageExcludePad, dy, x, {});
 }
 
 std::vector<Tensor> AdaptivePoolForward(const Tensor& x, const std::vector<int64_t>& output_size,
@@ -149,15 +121,14 @@ Tensor AdaptivePoolBackward(const Tensor& dy, const Shape& x_shape, bool is_max,
   Check(!is_max || !x.empty() || !saved.empty(), op, "x and saved are empty tensors (None)");
   const Recorder geometry = AdaptivePoolRecorder(
       op, x_shape, std::vector<int64_t>(dy.shape().begin() + 2, dy.shape().end()));
-  const Tensor positions = is_max ? saved : Tensor();
-  CheckBackward(op, geometry, dy, x, positions);
-  return Backward(geometry, AdaptiveMode(is_max), dy, x, positions);
+  return Backward(op, geometry, AdaptiveMode(is_max), dy, x, saved);
 }
 
 namespace {
 
-/// A geometry that PoolRecorder or AdaptivePoolRecorder makes.
-void CheckGeometry(const Recorder& g, const CallChecker& call) {
+/// Fields of both directions. The geometry is one that PoolRecorder or AdaptivePoolRecorder makes.
+void CheckPooling(const PoolingFields& fields, bool saves, const CallChecker& call) {
+  const Recorder& g = fields.geometry;
   using Axis = Recorder::Axis;
   call.Require(g.spatial >= 1 && g.spatial <= Recorder::kMostAxes, "images have 1 to 3 axes, not ",
                g.spatial);
@@ -170,40 +141,24 @@ void CheckGeometry(const Recorder& g, const CallChecker& call) {
           : PoolRecorder(call.op(), g.input_shape(), g.Along(&Axis::kernel), g.Along(&Axis::stride),
                          padding, g.Along(&Axis::dilation), g.ceil_mode);
   call.Require(made == g, "the geometry is not that of a pooling: ", g.ToString());
+  call.RequireFloat("x", fields.dtype);
+  call.Require(!saves || fields.mode == PoolMode::kMax, "only a maximum saves positions");
+  if (saves) CheckPositions(call.op(), g);
 }
 
 }  // namespace
 
-void PoolingForwardSpec::CheckCall(CallChecker& call) const {
-  CheckGeometry(geometry, call);
-  call.RequireFloat("x", dtype);
-  call.Require(!save || mode == PoolMode::kMax, "only a maximum saves positions");
-  if (save) CheckPositions(call.op(), geometry);
-  call.RequireLayout("x_layout", x_layout, geometry.input_shape(), dtype);
-  call.Input("x", geometry.input_shape(), dtype);
-  call.Output("y", geometry.output_shape(), dtype);
-  call.OutputIf(save, "saved", geometry.output_shape(), kInt32);
+void PoolingForwardSpec::CheckFields(const CallChecker& call) const {
+  CheckPooling(*this, save, call);
 }
-
-void PoolingBackwardSpec::CheckCall(CallChecker& call) const {
-  CheckGeometry(geometry, call);
-  call.RequireFloat("dy", dtype);
-  call.Require(!saved || mode == PoolMode::kMax, "only a maximum saves positions");
-  if (saved) CheckPositions(call.op(), geometry);
-  call.RequireLayout("x_layout", x_layout, geometry.input_shape(), dtype);
-  call.RequireLayout("dy_layout", dy_layout, geometry.output_shape(), dtype);
-  call.Input("dy", geometry.output_shape(), dtype);
-  if (saved) {  // recorded steps then leave x out
-    call.OptionalInput("x", geometry.input_shape(), dtype);
-  } else {
-    call.InputIf(mode == PoolMode::kMax, "x", geometry.input_shape(), dtype);
-  }
-  const Tensor& positions = call.InputIf(saved, "saved", geometry.output_shape(), kInt32);
-  if (saved)
-    for (const int32_t position : call.Values<int32_t>(positions))
-      call.Require(position >= -1 && position < geometry.pixels(), "saved has ", position,
-                   ", no position in an image of ", List{geometry.Along(&Recorder::Axis::size)});
-  call.Output("dx", geometry.input_shape(), dtype);
+void PoolingBackwardSpec::CheckFields(const CallChecker& call) const {
+  CheckPooling(*this, saved, call);
+}
+void PoolingBackwardSpec::CheckValues(const CallChecker& call) const {
+  if (!saved) return;
+  for (const int32_t position : call.Values<int32_t>(call.input(2)))
+    call.Require(position >= -1 && position < geometry.pixels(), "saved has ", position,
+                 ", no position in an image of ", List{geometry.Along(&Recorder::Axis::size)});
 }
 
 }  // namespace singa

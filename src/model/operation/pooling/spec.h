@@ -1,5 +1,6 @@
 #pragma once
 
+#include "model/dispatch/arguments.h"
 #include "model/dispatch/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
@@ -29,28 +30,41 @@ struct PoolingFields {
   }
 };
 
-/// Input: x. Outputs: y, and for a maximum in training its positions: int32 in y's shape, (d ·
-/// height + h) · width + w of the first maximum, of the first NaN where there are NaNs, or -1 for a
-/// window that sees no element of x. All implementations give the same positions.
+/// What a maximum in training saves is positions: (d · height + h) · width + w of the first
+/// maximum, of the first NaN where there are NaNs, or -1 for a window that sees no element of x.
+/// All implementations give the same positions.
 struct PoolingForwardSpec : PoolingFields {
   bool save = false;
 
   const char* op() const { return "PoolingForward"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    visit.Input("x", geometry.input_shape(), dtype, {.layout = &x_layout});
+    visit.Output("y", geometry.output_shape(), dtype);
+    visit.Output("saved", geometry.output_shape(), kInt32, {.given = save});
+  }
+  void CheckFields(const CallChecker& call) const;
   template <class Self, class Visitor>
   static void VisitSaved(Self& self, Visitor& visitor) {
     visitor("save", self.save);
   }
 };
 
-/// Inputs: dy; for a maximum also x and the positions. Without positions the kernel finds them from
-/// x. With positions, recorded steps leave x out. Output: dx, in x's layout where x is given.
+/// Without positions the kernel finds them from x. With positions, recorded steps leave x out.
 struct PoolingBackwardSpec : PoolingFields {
   bool saved = false;
   LayoutPtr dy_layout = nullptr;
 
   const char* op() const { return "PoolingBackward"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    const Shape y_shape = geometry.output_shape();
+    visit.Input("dy", y_shape, dtype, {.layout = &dy_layout});
+    visit.Input("x", geometry.input_shape(), dtype,
+                {.given = mode == PoolMode::kMax, .optional = saved, .layout = &x_layout});
+    visit.Input("saved", y_shape, kInt32, {.given = saved});
+    visit.Output("dx", geometry.input_shape(), dtype, {.layout = &x_layout});
+  }
+  void CheckFields(const CallChecker& call) const;
+  void CheckValues(const CallChecker& call) const;
   template <class Self, class Visitor>
   static void VisitSaved(Self& self, Visitor& visitor) {
     visitor("saved", self.saved);

@@ -22,13 +22,11 @@ void CheckNumber(const char* op, const char* name, const Tensor& t, DType dtype,
   CheckSameDevice(op, name, t, "x", x);
 }
 
-/// Checks of a product but for the shapes of x and W. Fills the fields.
-void CheckProduct(const char* op, const Tensor& x, const Tensor& W, const Tensor& x_zero,
-                  const Tensor& scale, const Tensor& b, const Tensor& y_zero, int64_t outputs,
-                  DType type, bool relu, QuantizedFields* fields) {
+/// The checks of a product that Call does not make. Fills the fields.
+void CheckProduct(const char* op, const Tensor& x, const Tensor& x_zero, const Tensor& scale,
+                  const Tensor& b, const Tensor& y_zero, DType type, bool relu,
+                  QuantizedFields* fields) {
   Check<TypeError>(IsByte(x.data_type()), op, "x must be int8 or uint8, got ", x);
-  CheckDType(op, "W", W, kInt8);
-  CheckSameDevice(op, "W", W, "x", x);
   Check<TypeError>(IsByte(type) || type == kInt32 || type == kFloat32, op,
                    "the result must be int8, uint8, int32 or float32, got ", DTypeName(type));
   CheckNumber(op, "x_zero", x_zero, kInt32, x);
@@ -37,37 +35,12 @@ void CheckProduct(const char* op, const Tensor& x, const Tensor& W, const Tensor
   Check(y_zero.empty() || IsByte(type), op, "y_zero is for int8 and uint8 only");
   Check(!sums || (scale.empty() && b.empty() && !relu), op,
         "a result of int32 takes no scale, bias and ReLU");
-  for (const auto& [name, t] : {std::pair{"scale", &scale}, std::pair{"b", &b}}) {
-    if (sums || (t == &b && b.empty())) continue;
-    CheckShapeIs(op, name, *t, {outputs});
-    CheckDType(op, name, *t, kFloat32);
-    CheckSameDevice(op, name, *t, "x", x);
-  }
   fields->x_type = x.data_type();
   fields->y_type = type;
   fields->has_x_zero = !x_zero.empty();
   fields->has_bias = !b.empty();
   fields->has_y_zero = !y_zero.empty();
   fields->relu = relu;
-}
-
-template <class Spec>
-Tensor RunProduct(const Spec& spec, const Shape& y_shape, const Tensor& x, const Tensor& W,
-                  const Tensor& x_zero, const Tensor& scale, const Tensor& b,
-                  const Tensor& y_zero) {
-  const DevicePtr device = x.device();
-  if (y_shape.Count() == 0) return Tensor(y_shape, device, spec.y_type);
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor y = NewOutput(*plan, 0, y_shape, device, spec.y_type);
-  Tensor inputs[6];
-  size_t count = 0;
-  for (const Tensor* t : {&x, &W, &x_zero, &scale, &b, &y_zero}) {
-    if (t->empty()) continue;
-    inputs[count] = InPlanLayout(*plan, count, *t);
-    ++count;
-  }
-  Run(spec, device, plan, std::span<const Tensor>(inputs, count), {{y}});
-  return y;
 }
 
 }  // namespace
@@ -79,10 +52,8 @@ Tensor QuantizedConv(const Tensor& x, const Tensor& W, const Tensor& x_zero, con
   CheckGiven(spec.op(), "x", x);
   spec.geometry = GeometryFor(spec.op(), handle.recorder, x.shape());
   spec.geometry.bias = false;
-  CheckShapeIs(spec.op(), "W", W, spec.geometry.weight_shape());
-  CheckProduct(spec.op(), x, W, x_zero, scale, b, y_zero, spec.geometry.out_channels, type, relu,
-               &spec);
-  return RunProduct(spec, spec.geometry.output_shape(), x, W, x_zero, scale, b, y_zero);
+  CheckProduct(spec.op(), x, x_zero, scale, b, y_zero, type, relu, &spec);
+  return Call(spec, {x, W, x_zero, scale, b, y_zero}, {.zeros = x.size() == 0});
 }
 
 Tensor QuantizedMatMul(const Tensor& x, const Tensor& W, const Tensor& x_zero, const Tensor& scale,
@@ -97,9 +68,9 @@ Tensor QuantizedMatMul(const Tensor& x, const Tensor& W, const Tensor& x_zero, c
   spec.rows = x.shape().Count(0, x.rank() - 1);
   spec.length = W.shape()[0];
   spec.outputs = W.shape()[1];
-  CheckProduct(spec.op(), x, W, x_zero, scale, b, y_zero, spec.outputs, type, relu, &spec);
+  CheckProduct(spec.op(), x, x_zero, scale, b, y_zero, type, relu, &spec);
   const Tensor rows = x.Reshape({spec.rows, spec.length});
-  return RunProduct(spec, {spec.rows, spec.outputs}, rows, W, x_zero, scale, b, y_zero)
+  return Call(spec, {rows, W, x_zero, scale, b, y_zero}, {.zeros = y_shape.Count() == 0})
       .Reshape(y_shape);
 }
 
@@ -166,8 +137,8 @@ std::vector<Tensor> QuantizedFields::MagnitudesOf(const Shape& y) const {
   return {is_rounded() ? Full(y, 1, nullptr, kInt32) : Tensor()};
 }
 
-void QuantizedFields::CheckCallOf(const Shape& x, const Shape& W, int64_t outputs, const Shape& y,
-                                  CallChecker& call) const {
+void QuantizedFields::CheckAs(const CallChecker& call, const Shape& x, const Shape& W,
+                              const Shape& y) const {
   call.RequireShape(x);
   call.RequireShape(W);
   call.RequireShape(y);
@@ -178,25 +149,18 @@ void QuantizedFields::CheckCallOf(const Shape& x, const Shape& W, int64_t output
   call.Require(!has_y_zero || is_rounded(), "y has a zero point and no steps");
   call.Require(has_scale() || (!has_bias && !relu), "sums take no bias and ReLU");
   call.RequireThreads(threads);
-  call.Input("x", x, x_type);
-  call.Input("W", W, kInt8);
-  if (has_x_zero) call.FlatInput("x_zero", 1, kInt32);
-  if (has_scale()) call.Input("scale", {outputs}, kFloat32);
-  if (has_bias) call.Input("b", {outputs}, kFloat32);
-  if (has_y_zero) call.FlatInput("y_zero", 1, kInt32);
-  call.Output("y", y, y_type);
 }
 
-void QuantizedConvSpec::CheckCall(CallChecker& call) const {
+void QuantizedConvSpec::CheckFields(const CallChecker& call) const {
   const Recorder& g = geometry;
   call.Require(WithInput(op(), g, g.input_shape()) == g && g.batchsize >= 1 && !g.bias &&
                    !g.ceil_mode && !g.adaptive,
                "the geometry is not that of a convolution: ", g.ToString());
-  CheckCallOf(g.input_shape(), g.weight_shape(), g.out_channels, g.output_shape(), call);
+  CheckAs(call, g.input_shape(), g.weight_shape(), g.output_shape());
 }
 
-void QuantizedMatMulSpec::CheckCall(CallChecker& call) const {
-  CheckCallOf({rows, length}, {length, outputs}, outputs, {rows, outputs}, call);
+void QuantizedMatMulSpec::CheckFields(const CallChecker& call) const {
+  CheckAs(call, {rows, length}, {length, outputs}, {rows, outputs});
 }
 
 void QuantizedSumSpec::CheckCall(CallChecker& call) const {
@@ -205,9 +169,7 @@ void QuantizedSumSpec::CheckCall(CallChecker& call) const {
                DTypeName(y_type));
   const Shape shape = call.ShapeOfInput(0);
   const auto number = [&](const char* name, DType dtype) {
-    if (const Tensor& t = call.NextInput(name); !t.empty())
-      call.Require(t.size() == 1 && t.data_type() == dtype, name, " must be one ", DTypeName(dtype),
-                   ", got ", t);
+    call.Input(name, {1}, dtype, {.optional = true, .flat = true});
   };
   for (int i = 0; i < count; ++i) {
     const DType dtype = x_types[i];

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "model/dispatch/arguments.h"
 #include "model/dispatch/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
@@ -13,8 +14,7 @@
 
 namespace singa {
 
-/// What products of quantized tensors have in common. Arguments:
-/// x, W [, x_zero] [, scale] [, b] [, y_zero] → y
+/// What products of quantized tensors have in common.
 struct QuantizedFields {
   DType x_type = kUInt8;
   DType y_type = kUInt8;
@@ -44,15 +44,28 @@ struct QuantizedFields {
   }
 
  protected:
-  void CheckCallOf(const Shape& x, const Shape& W, int64_t outputs, const Shape& y,
-                   CallChecker& call) const;
+  void VisitAs(ArgumentVisitor& visit, const Shape& x, const Shape& W, int64_t outputs,
+               const Shape& y) const {
+    visit.Input("x", x, x_type);
+    visit.Input("W", W, kInt8);
+    visit.Input("x_zero", {1}, kInt32, {.left_out = !has_x_zero, .flat = true});
+    visit.Input("scale", {outputs}, kFloat32, {.left_out = !has_scale()});
+    visit.Input("b", {outputs}, kFloat32, {.left_out = !has_bias});
+    visit.Input("y_zero", {1}, kInt32, {.left_out = !has_y_zero, .flat = true});
+    visit.Output("y", y, y_type);
+  }
+  void CheckAs(const CallChecker& call, const Shape& x, const Shape& W, const Shape& y) const;
 };
 
 struct QuantizedConvSpec : QuantizedFields {
   Recorder geometry;  ///< without a bias
 
   const char* op() const { return "QuantizedConv"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    VisitAs(visit, geometry.input_shape(), geometry.weight_shape(), geometry.out_channels,
+            geometry.output_shape());
+  }
+  void CheckFields(const CallChecker& call) const;
   int64_t multiply_adds() const {
     return geometry.batchsize * geometry.out_channels * geometry.col_height * geometry.col_width;
   }
@@ -73,7 +86,10 @@ struct QuantizedMatMulSpec : QuantizedFields {
   int64_t outputs = 0;
 
   const char* op() const { return "QuantizedMatMul"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    VisitAs(visit, {rows, length}, {length, outputs}, outputs, {rows, outputs});
+  }
+  void CheckFields(const CallChecker& call) const;
   int64_t multiply_adds() const { return rows * length * outputs; }
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>&) const {
     return MagnitudesOf({rows, outputs});

@@ -60,9 +60,7 @@ void Bernoulli(double p, const Tensor& out) {
 void RandomSpec::CheckCall(CallChecker& call) const {
   call.RequireFloat("out", dtype);
   CheckScalars(kind, call.scalars().v[0], call.scalars().v[1]);
-  const Tensor& out = call.AnyOutput("out");
-  call.Require(out.data_type() == dtype && call.output_place(0).strides.rank() == 0, "out must be ",
-               DTypeName(dtype), " and contiguous, got ", out);
+  call.Output("out", call.ShapeOfOutput(0), dtype);
 }
 
 }  // namespace singa

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "model/dispatch/arguments.h"
 #include "model/dispatch/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
@@ -32,14 +33,20 @@ struct RandomSpec {
   }
 };
 
-/// Input x, outputs y and mask. Scalars: v[0] = ratio; seed and offset. The words of the sequence
-/// go to the elements in logical order, whatever their layout.
+/// Scalars: v[0] = ratio; seed and offset. The words of the sequence go to the elements in logical
+/// order, whatever their layout.
 struct DropoutSpec {
   DType dtype;
   LayoutPtr x_layout = nullptr;
   int64_t skip = 0;  ///< words of the sequence before the first one that is used
   const char* op() const { return "Dropout"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    const Shape shape = visit.ShapeOfInput(0);
+    visit.Input("x", shape, dtype, {.layout = &x_layout});
+    visit.Output("y", shape, dtype);
+    visit.Output("mask", shape, kUInt8);
+  }
+  void CheckFields(const CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("dtype", self.dtype);
@@ -48,12 +55,18 @@ struct DropoutSpec {
   }
 };
 
-/// Inputs dy and mask. Output dx, in the mask's layout. Scalars: v[0] = ratio.
+/// dx follows the mask's layout. Scalars: v[0] = ratio.
 struct DropoutBackwardSpec {
   DType dtype;
   LayoutPtr mask_layout = nullptr;
   const char* op() const { return "DropoutBackward"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    const Shape shape = visit.ShapeOfInput(0);
+    visit.Input("dy", shape, dtype);
+    visit.Input("mask", shape, kUInt8, {.layout = &mask_layout});
+    visit.Output("dx", shape, dtype);
+  }
+  void CheckFields(const CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("dtype", self.dtype);

@@ -74,7 +74,7 @@ void CheckNumber(DType dtype, const CallChecker& call) {
 }
 
 template <class Spec>
-void CheckFields(const Spec& spec, const CallChecker& call) {
+void CheckReduction(const Spec& spec, const CallChecker& call) {
   call.RequireShape(spec.shape);
   CheckNumber(spec.dtype, call);
   call.Require(spec.axes >> spec.shape.rank() == 0, "axes ", spec.axes, " are not those of shape ",
@@ -86,11 +86,7 @@ Tensor ReduceTo(ReduceOp op, const Tensor& given, uint32_t mask, const Shape& ou
   const Tensor x = Widened(op, given);
   const DType dtype = x.data_type();
   const ReduceSpec spec{op, dtype, IsExtremum(op) ? dtype : result, x.shape(), mask};
-  const DevicePtr device = x.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor y = NewOutput(*plan, 0, out_shape, device, spec.out_dtype);
-  Run(spec, device, plan, {x}, {y});
-  return y.AsType(result);
+  return Call(spec, {x}, {.shape = &out_shape}).AsType(result);
 }
 
 Tensor ArgReduce(bool largest, const Tensor& given, int64_t axis, bool keepdims) {
@@ -100,12 +96,8 @@ Tensor ArgReduce(bool largest, const Tensor& given, int64_t axis, bool keepdims)
   const int a = NormalizeAxis(op, axis, x.rank());
   Check(x.shape()[a] > 0, op, "axis ", axis, " of x ", x.shape(), " has no elements");
   const ArgReduceSpec spec{largest, x.data_type(), x.shape(), a};
-  const DevicePtr device = x.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor y =
-      NewOutput(*plan, 0, ReducedShape(x.shape(), uint32_t{1} << a, keepdims), device, kInt64);
-  Run(spec, device, plan, {x}, {y});
-  return y;
+  const Shape y_shape = ReducedShape(x.shape(), uint32_t{1} << a, keepdims);
+  return Call(spec, {x}, {.shape = &y_shape});
 }
 
 }  // namespace
@@ -140,12 +132,7 @@ Tensor ReduceBackward(ReduceOp op, const Tensor& dy, const Tensor& x, const Tens
   const Tensor wide_dy = spread("dy", dy);
   const bool needs_y = IsExtremum(op) || op == ReduceOp::kL2;
   const Tensor wide_y = needs_y ? spread("y", y) : wide_dy;
-  const ReduceBackwardSpec spec{op, x.data_type(), x.shape(), mask};
-  const DevicePtr device = x.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor dx = NewOutput(*plan, 0, x.shape(), device, x.data_type());
-  Run(spec, device, plan, {wide_dy, x.Plain(), wide_y}, {dx});
-  return dx;
+  return Call(ReduceBackwardSpec{op, x.data_type(), x.shape(), mask}, {wide_dy, x, wide_y});
 }
 
 Tensor SumTo(const Tensor& x, const Shape& shape) {
@@ -179,22 +166,21 @@ int64_t CountTopK(const Tensor& scores, const Tensor& labels, int64_t k) {
   CheckShapeIs(op, "labels", labels, {scores.shape()[0]});
   Check<TypeError>(labels.data_type() == kInt32 || labels.data_type() == kInt64, op,
                    "labels must be int32 or int64, got ", labels);
-  CheckSameDevice(op, "labels", labels, "scores", scores);
   Check(k >= 1, op, "k must be at least 1, got ", k);
   const CountTopKSpec spec{scores.data_type(), labels.data_type(), scores.shape()[0],
                            scores.shape()[1], k};
-  const DevicePtr device = scores.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor count = NewOutput(*plan, 0, Shape{}, device, kInt64);
-  Run(spec, device, plan, {InPlanLayout(*plan, 0, scores), InPlanLayout(*plan, 1, labels)},
-      {count});
   int64_t value = 0;
-  count.CopyToHost(&value, sizeof(value));
+  Call(spec, {scores, labels}).CopyToHost(&value, sizeof(value));
   return value;
 }
 
-void ReduceSpec::CheckCall(CallChecker& call) const {
-  CheckFields(*this, call);
+void ReduceSpec::VisitArguments(ArgumentVisitor& visit) const {
+  visit.Input("x", shape, dtype, {.strided = true});
+  visit.Output("y", {ReducedShape(shape, axes, false).Count()}, out_dtype, {.flat = true});
+}
+
+void ReduceSpec::CheckFields(const CallChecker& call) const {
+  CheckReduction(*this, call);
   call.Require(IsFloat(dtype) || (reduce != ReduceOp::kMean && reduce != ReduceOp::kL2),
                "needs a float type, got ", DTypeName(dtype));
   const Shape result = ReducedShape(shape, axes, false);
@@ -202,36 +188,26 @@ void ReduceSpec::CheckCall(CallChecker& call) const {
                " has no elements along the reduced axes");
   call.Require(out_dtype == (IsExtremum(reduce) ? dtype : ResultType(reduce, dtype)),
                "a result of type ", DTypeName(out_dtype), " is not that of ", DTypeName(dtype));
-  call.StridedInput("x", shape, dtype);
-  call.FlatOutput("y", result.Count(), out_dtype);
 }
 
-void ReduceBackwardSpec::CheckCall(CallChecker& call) const {
-  CheckFields(*this, call);
+void ReduceBackwardSpec::CheckFields(const CallChecker& call) const {
+  CheckReduction(*this, call);
   call.RequireFloat("x", dtype);
-  for (const char* name : {"dy", "x", "y"}) call.StridedInput(name, shape, dtype);
-  call.Output("dx", shape, dtype);
 }
 
-void ArgReduceSpec::CheckCall(CallChecker& call) const {
+void ArgReduceSpec::CheckFields(const CallChecker& call) const {
   call.RequireShape(shape);
   call.RequireAxis(axis, shape);
   CheckNumber(dtype, call);
   call.Require(shape[axis] > 0, "axis ", axis, " of x ", shape, " has no elements");
-  call.StridedInput("x", shape, dtype);
-  call.FlatOutput("y", ReducedShape(shape, uint32_t{1} << axis, false).Count(), kInt64);
 }
 
-void CountTopKSpec::CheckCall(CallChecker& call) const {
-  const Shape scores{rows, classes};
+void CountTopKSpec::CheckFields(const CallChecker& call) const {
   call.RequireFloat("scores", dtype);
-  call.RequireShape(scores);
+  call.RequireShape({rows, classes});
   call.Require(label_dtype == kInt32 || label_dtype == kInt64,
                "labels must be int32 or int64, got ", DTypeName(label_dtype));
   call.Require(k >= 1, "k must be at least 1, got ", k);
-  call.Input("scores", scores, dtype);
-  call.Input("labels", {rows}, label_dtype);
-  call.FlatOutput("count", 1, kInt64);
 }
 
 }  // namespace singa

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "model/dispatch/arguments.h"
 #include "model/dispatch/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/export.h"
@@ -8,7 +9,6 @@
 
 namespace singa {
 
-/// Input: x, plain with any strides. Output: y, contiguous, of `out_dtype`.
 struct ReduceSpec {
   ReduceOp reduce;
   DType dtype;
@@ -17,7 +17,8 @@ struct ReduceSpec {
   uint32_t axes;  ///< bit i: axis i is reduced
 
   SINGA_API const char* op() const;
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const;
+  void CheckFields(const CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("reduce", self.reduce);
@@ -28,9 +29,8 @@ struct ReduceSpec {
   }
 };
 
-/// Inputs: dy, x, y, plain with any strides. Where the derivative does not need y, dy comes in its
-/// place. All have x's shape: dy and y are broadcast with stride 0 along the reduced axes. Output:
-/// dx, contiguous.
+/// dy and y are broadcast to x's shape with stride 0 along the reduced axes. Where the derivative
+/// does not need y, dy comes in its place.
 struct ReduceBackwardSpec {
   ReduceOp reduce;
   DType dtype;
@@ -38,7 +38,11 @@ struct ReduceBackwardSpec {
   uint32_t axes;
 
   SINGA_API const char* op() const;
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    for (const char* name : {"dy", "x", "y"}) visit.Input(name, shape, dtype, {.strided = true});
+    visit.Output("dx", shape, dtype);
+  }
+  void CheckFields(const CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("reduce", self.reduce);
@@ -48,7 +52,7 @@ struct ReduceBackwardSpec {
   }
 };
 
-/// Input: x, plain with any strides. Output: int64 positions along `axis`, contiguous.
+/// Positions along `axis`.
 struct ArgReduceSpec {
   bool largest;
   DType dtype;
@@ -56,7 +60,12 @@ struct ArgReduceSpec {
   int axis;
 
   const char* op() const { return largest ? "ArgMax" : "ArgMin"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    visit.Input("x", shape, dtype, {.strided = true});
+    visit.Output("y", {shape.Count(0, axis) * shape.Count(axis + 1, shape.rank())}, kInt64,
+                 {.flat = true});
+  }
+  void CheckFields(const CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("largest", self.largest);
@@ -66,7 +75,6 @@ struct ArgReduceSpec {
   }
 };
 
-/// Inputs: scores (N, C) and labels (N), contiguous. Output: one int64.
 struct CountTopKSpec {
   DType dtype;
   DType label_dtype;
@@ -75,7 +83,12 @@ struct CountTopKSpec {
   int64_t k;
 
   const char* op() const { return "CountTopK"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    visit.Input("scores", {rows, classes}, dtype);
+    visit.Input("labels", {rows}, label_dtype);
+    visit.Output("count", {}, kInt64);
+  }
+  void CheckFields(const CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("dtype", self.dtype);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/tensor/alignment.h"
+#include "model/dispatch/arguments.h"
 #include "model/dispatch/spec.h"
 #include "model/operation/saved_form.h"
 #include "singa/core/dtype.h"
@@ -58,6 +59,10 @@ struct RnnFields {
     v("alignment", self.alignment);
   }
 
+  void CheckFields(const CallChecker& call) const;
+  Shape x_shape() const { return {steps, batch, input}; }
+  Shape y_shape() const { return {steps, batch, width()}; }
+  Shape state_shape() const { return {layers * directions, batch, hidden}; }
   /// Of 16 bits. The common form of what is saved is float32 then.
   bool is_half() const { return dtype == kFloat16 || dtype == kBFloat16; }
   DType saved_dtype() const { return is_half() ? kFloat32 : dtype; }
@@ -129,26 +134,47 @@ inline void CheckLengths(const char* op, const RnnFields& fields,
           " is outside [0, ", fields.steps, "]");
 }
 
-/// Inputs, contiguous: x, hx, cx, W, seq_lengths (int32); hx, cx and seq_lengths may be empty.
-/// Outputs: y, hy, cy (empty unless LSTM), saved (empty unless training). Scalars: those of
-/// the dropout, whose random words are the layers' one after the other.
+/// Scalars: those of the dropout, whose random words are the layers' one after the other.
 struct RnnForwardSpec : RnnFields {
   const char* op() const { return "RnnForward"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    visit.Input("x", x_shape(), dtype);
+    visit.Input("hx", state_shape(), dtype, {.optional = true});
+    visit.Input("cx", state_shape(), dtype, {.given = has_cells(), .optional = true});
+    visit.Input("W", {weights_size()}, dtype);
+    visit.Input("seq_lengths", {batch}, kInt32, {.optional = true, .any_device = true});
+    visit.Output("y", y_shape(), dtype);
+    visit.Output("hy", state_shape(), dtype);
+    visit.Output("cy", state_shape(), dtype, {.given = has_cells()});
+    visit.Output("saved", {saved_size()}, saved_dtype(), {.given = training, .saved = true});
+  }
   int64_t multiply_adds() const { return products(); }  ///< for the profile
   int64_t sum_length() const { return steps * (hidden + std::max(input, width())); }
   // `saved` may be in a private form, whose place is none for the reference's.
   void MakeReference() { training = false; }
-  bool comparable(size_t output) const { return output != 3; }
 };
 
-/// Inputs, contiguous: dy, dhy, dcy, x, hx, cx, W, seq_lengths, saved; dy, dhy, dcy, hx, cx and
-/// seq_lengths may be empty. Outputs: dx, dhx, dcx (empty unless LSTM), dW.
 struct RnnBackwardSpec : RnnFields {
   SavedForm saved = SavedForm::kCommon;
 
   const char* op() const { return "RnnBackward"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    visit.Input("dy", y_shape(), dtype, {.optional = true});
+    visit.Input("dhy", state_shape(), dtype, {.optional = true});
+    visit.Input("dcy", state_shape(), dtype, {.given = has_cells(), .optional = true});
+    visit.Input("x", x_shape(), dtype);
+    visit.Input("hx", state_shape(), dtype, {.optional = true});
+    visit.Input("cx", state_shape(), dtype, {.given = has_cells(), .optional = true});
+    visit.Input("W", {weights_size()}, dtype);
+    visit.Input("seq_lengths", {batch}, kInt32, {.optional = true, .any_device = true});
+    visit.Input("saved", {saved_size()}, saved_dtype(),
+                {.private_form = saved == SavedForm::kPrivate});
+    visit.Output("dx", x_shape(), dtype);
+    visit.Output("dhx", state_shape(), dtype);
+    visit.Output("dcx", state_shape(), dtype, {.given = has_cells()});
+    visit.Output("dW", {weights_size()}, dtype);
+  }
+  void CheckFields(const CallChecker& call) const;
   int64_t multiply_adds() const { return 2 * products(); }  ///< for the profile
   int64_t sum_length() const { return rows() * (hidden + std::max(input, width())); }
   /// The common form can be had from the arguments, unless random numbers are in it.

@@ -3,14 +3,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/dispatch/measure.h"
+#include "model/dispatch/arguments.h"
 #include "model/dispatch/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/tensor.h"
 
 namespace singa {
 
-/// Softmax along the middle axis of (outer, axis, inner). Input: x. Output: y.
+/// Softmax along the middle axis of (outer, axis, inner).
 struct SoftmaxSpec {
   int64_t outer = 1;
   int64_t axis = 1;
@@ -19,12 +19,14 @@ struct SoftmaxSpec {
   bool log = false;
 
   const char* op() const { return log ? "LogSoftmax" : "Softmax"; }
-  void CheckCall(CallChecker& call) const;
-  int64_t sum_length() const { return axis; }
-  MeasuredCall Measured() const {
-    const MeasuredTensor all{.shape = {outer, axis, inner}, .dtype = dtype};
-    return {{all}, {all}};
+  int64_t size() const { return outer * axis * inner; }
+  void VisitArguments(ArgumentVisitor& visit) const {
+    visit.Input("x", {size()}, dtype, {.flat = true});
+    visit.Output("y", visit.ShapeOfInput(0), dtype, {.flat = true});
   }
+  void CheckFields(const CallChecker& call) const;
+  int64_t sum_length() const { return axis; }
+  static constexpr bool kMeasured = true;
   template <class Self, class Visitor>
   static void VisitFields(Self& self, Visitor& visitor) {
     visitor("outer", self.outer);
@@ -35,13 +37,12 @@ struct SoftmaxSpec {
   }
 };
 
-/// Inputs: dy, y. Output: dx.
 struct SoftmaxBackwardSpec : SoftmaxSpec {
   const char* op() const { return log ? "LogSoftmaxBackward" : "SoftmaxBackward"; }
-  void CheckCall(CallChecker& call) const;
-  MeasuredCall Measured() const {
-    const MeasuredTensor all{.shape = {outer, axis, inner}, .dtype = dtype};
-    return {{all, all}, {all}};
+  void VisitArguments(ArgumentVisitor& visit) const {
+    visit.Input("dy", {size()}, dtype, {.flat = true});
+    visit.Input("y", {size()}, dtype, {.flat = true});
+    visit.Output("dx", visit.ShapeOfInput(0), dtype, {.flat = true});
   }
   /// Bounds of the terms that each output sums (norm_tolerance.cc).
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;

@@ -15,12 +15,7 @@ std::vector<Tensor> TopK(const Tensor& x, int64_t k, int64_t axis, bool largest)
   const TopKSpec spec{AxisLines(x.shape(), a), x.data_type(), k, largest};
   Shape shape = x.shape();
   shape[a] = k;
-  const DevicePtr device = x.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor values = NewOutput(*plan, 0, shape, device, x.data_type());
-  const Tensor indices = NewOutput(*plan, 1, shape, device, kInt64);
-  Run(spec, device, plan, {InPlanLayout(*plan, 0, x)}, {values, indices});
-  return {values, indices};
+  return CallForAll(spec, {x}, {.shape = &shape});
 }
 
 Tensor CumSum(const Tensor& given, int64_t axis, bool exclusive, bool reverse) {
@@ -29,38 +24,22 @@ Tensor CumSum(const Tensor& given, int64_t axis, bool exclusive, bool reverse) {
   const Tensor x = IsFloat(given.data_type()) ? given : given.AsType(kInt64);
   const CumSumSpec spec{AxisLines(x.shape(), NormalizeAxis(op, axis, x.rank())), x.data_type(),
                         exclusive, reverse};
-  const DevicePtr device = x.device();
-  const PlanPtr plan = FindPlan(*device, spec);
-  const Tensor y = NewOutput(*plan, 0, x.shape(), device, x.data_type());
-  Run(spec, device, plan, {InPlanLayout(*plan, 0, x)}, {y});
-  return y;
+  return Call(spec, {x});
 }
 
-namespace {
-
-/// The number of elements.
-int64_t CheckLines(const AxisLines& lines, const CallChecker& call) {
-  const Shape shape{lines.outer, lines.length, lines.inner};
-  call.RequireShape(shape);
-  return shape.Count();
+void AxisLines::CheckFields(const CallChecker& call) const {
+  call.RequireShape({outer, length, inner});
 }
 
-}  // namespace
-
-void TopKSpec::CheckCall(CallChecker& call) const {
-  const int64_t size = CheckLines(*this, call);
+void TopKSpec::CheckFields(const CallChecker& call) const {
+  AxisLines::CheckFields(call);
   call.Require(k >= 0 && k <= length, "k ", k, " is not in [0, ", length, "]");
-  call.FlatInput("x", size, dtype);
-  call.FlatOutput("values", outer * k * inner, dtype);
-  call.FlatOutput("indices", outer * k * inner, kInt64);
 }
 
-void CumSumSpec::CheckCall(CallChecker& call) const {
-  const int64_t size = CheckLines(*this, call);
+void CumSumSpec::CheckFields(const CallChecker& call) const {
+  AxisLines::CheckFields(call);
   call.Require(IsFloat(dtype) || dtype == kInt64, "x must be of a float type or int64, got ",
                DTypeName(dtype));
-  call.FlatInput("x", size, dtype);
-  call.FlatOutput("y", size, dtype);
 }
 
 }  // namespace singa

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "model/dispatch/arguments.h"
 #include "model/dispatch/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/shape.h"
@@ -18,6 +19,7 @@ struct AxisLines {
         length(shape[axis]),
         inner(shape.Count(axis + 1, shape.rank())) {}
   constexpr int64_t lines() const { return outer * inner; }  // kernels call it
+  void CheckFields(const CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     v("outer", self.outer);
@@ -26,15 +28,19 @@ struct AxisLines {
   }
 };
 
-/// Input: x (outer, length, inner), contiguous. Outputs: values and int64 indices (outer, k,
-/// inner), in the order of TopK.
+/// Of x (outer, length, inner) the values and their places (outer, k, inner), in the order of TopK.
 struct TopKSpec : AxisLines {
   DType dtype;
   int64_t k;
   bool largest;
 
   const char* op() const { return "TopK"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    visit.Input("x", {lines() * length}, dtype, {.flat = true});
+    visit.Output("values", {lines() * k}, dtype, {.flat = true});
+    visit.Output("indices", {lines() * k}, kInt64, {.flat = true});
+  }
+  void CheckFields(const CallChecker& call) const;
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
     AxisLines::VisitFields(self, v);
@@ -44,7 +50,7 @@ struct TopKSpec : AxisLines {
   }
 };
 
-/// Input: x, contiguous, of a float type or int64. Output: y like x.
+/// Of x, of a float type or int64.
 struct CumSumSpec : AxisLines {
   DType dtype;
   bool exclusive;
@@ -52,7 +58,11 @@ struct CumSumSpec : AxisLines {
 
   static constexpr bool kLinear = true;
   const char* op() const { return "CumSum"; }
-  void CheckCall(CallChecker& call) const;
+  void VisitArguments(ArgumentVisitor& visit) const {
+    visit.Input("x", {lines() * length}, dtype, {.flat = true});
+    visit.Output("y", visit.ShapeOfInput(0), dtype);
+  }
+  void CheckFields(const CallChecker& call) const;
   int64_t sum_length() const { return length; }
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {

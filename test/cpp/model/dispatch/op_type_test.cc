@@ -18,11 +18,11 @@ TEST(OpType, OptionalMembersAreNullWhereTheSpecLacksThem) {
   const OpType& conv = OpType::Of<ConvSpec>();
   EXPECT_TRUE(conv.linear);
   EXPECT_TRUE(conv.sum_length && conv.measured && conv.on_chosen && conv.multiply_adds);
-  EXPECT_FALSE(conv.magnitudes || conv.make_reference || conv.reference_inputs || conv.comparable);
+  EXPECT_FALSE(conv.magnitudes || conv.make_reference || conv.reference_inputs);
   EXPECT_EQ(conv.measured_on, std::nullopt);
   const OpType& rnn = OpType::Of<RnnBackwardSpec>();
   EXPECT_TRUE(rnn.make_reference && rnn.reference_inputs && !rnn.linear && !rnn.measured);
-  struct Unchecked : SoftmaxSpec {};  // an inherited CheckCall does not count
+  struct Unchecked : SoftmaxSpec {};  // an inherited VisitArguments does not count
   EXPECT_TRUE(OpType::Of<SoftmaxSpec>().check_call);
   EXPECT_FALSE(OpType::Of<Unchecked>().check_call);
 }

@@ -37,7 +37,7 @@ using test::Values;
 using test::Wrong;
 using test::WrongKernelScope;
 
-struct SpecWithoutCheck : SoftmaxSpec {};  // the inherited CheckCall does not count
+struct SpecWithoutCheck : SoftmaxSpec {};  // the inherited VisitArguments does not count
 static_assert(opcheck::ChecksCalls<SoftmaxSpec>);
 static_assert(!opcheck::ChecksCalls<SpecWithoutCheck>);
 

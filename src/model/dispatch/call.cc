@@ -1,0 +1,140 @@
+#include <stdexcept>
+
+#include "core/layout/in_type.h"
+#include "model/dispatch/dispatch.h"
+#include "model/dispatch/tensor_check.h"
+
+namespace singa {
+namespace {
+
+/// A view, or a dense copy where the elements of the last axis do not lie side by side.
+Tensor DenseRows(const Tensor& t) {
+  const Tensor plain = t.Plain();
+  const int last = plain.rank() - 1;
+  return plain.shape(last) <= 1 || plain.strides()[last] == 1 ? plain : plain.Contiguous();
+}
+
+/// A result (B, H, N, D) in memory of this order, or (B, N, H, D) where `like` lies so: heads that
+/// were split off an axis can then be merged again by a view.
+Tensor NewRowsLike(const Tensor& like, const Shape& shape) {
+  const Strides& strides = like.strides();
+  if (strides[1] >= strides[2]) return Tensor(shape, like.device(), like.data_type());
+  return Tensor({shape[0], shape[2], shape[1], shape[3]}, like.device(), like.data_type())
+      .Transpose({0, 2, 1, 3});
+}
+
+/// The tensors of a call.
+struct Tensors {
+  std::span<const Passed> passed;
+  std::span<Tensor> inputs;
+  Tensor* one;               ///< output
+  std::vector<Tensor>* all;  ///< outputs, where there may be more than one
+};
+
+/// Checks the inputs of a call, brings them into the plan's layouts, and allocates the outputs.
+/// Without a plan, these are zeros.
+class Placing final : public ArgumentVisitor {
+ public:
+  Placing(const char* op, const Plan* plan, const DevicePtr& device, const Shape* shape,
+          const Tensors& tensors)
+      : op_(op), plan_(plan), device_(device), shape_(shape), tensors_(tensors) {}
+  size_t num_inputs() const { return num_inputs_; }
+
+  Shape ShapeOfInput(size_t i) const override {
+    return i < tensors_.passed.size() ? tensors_.passed[i].t->shape() : Shape();
+  }
+  DType TypeOfInput(size_t i) const override {
+    return i < tensors_.passed.size() ? tensors_.passed[i].t->data_type() : kFloat32;
+  }
+
+ private:
+  void VisitInput(const char* name, const Shape& shape, DType dtype,
+                  const ArgumentTraits& traits) override {
+    Check<std::logic_error>(next_ < tensors_.passed.size(), op_, name, " was not passed");
+    const Tensor& t = *tensors_.passed[next_++].t;
+    if (traits.left_out) return;
+    const size_t i = num_inputs_++;
+    if (!traits.given || (traits.optional && t.empty())) return;
+    CheckInput(name, t, shape, dtype, traits);
+    if (!plan_) return;
+    tensors_.inputs[i] = traits.updated      ? t
+                         : traits.dense_rows ? DenseRows(t)
+                         : traits.strided    ? InLayoutOrStrided(t, plan_->input_layout(i))
+                                             : t.ToLayout(plan_->input_layout(i));
+  }
+
+  void CheckInput(const char* name, const Tensor& t, const Shape& shape, DType dtype,
+                  const ArgumentTraits& traits) {
+    CheckGiven(op_, name, t);
+    if (!traits.private_form) {
+      if (!traits.flat) {
+        CheckShapeIs(op_, name, t, shape);
+      } else if (t.size() != shape.Count()) {
+        Check(false, op_, name, " must have ", shape.Count(), " elements, got ", t);
+      }
+      if (t.data_type() != dtype && traits.typed_as)
+        Check<TypeError>(false, op_, name, " must have the type of ", traits.typed_as, ", ",
+                         DTypeName(dtype), ", got ", t);
+      if (t.data_type() != dtype) CheckDType(op_, name, t, dtype);
+    }
+    if (!first_) {
+      first_ = &t;
+      first_name_ = name;
+    } else if (!traits.any_device) {
+      CheckSameDevice(op_, name, t, first_name_, *first_);
+    }
+  }
+
+  void VisitOutput(const char* name, const Shape& shape, DType dtype,
+                   const ArgumentTraits& traits) override {
+    const size_t i = num_outputs_++;
+    Check<std::logic_error>(i == 0 || tensors_.all, op_, name, " is a second output");
+    Tensor& output = tensors_.all ? tensors_.all->emplace_back() : *tensors_.one;
+    if (!traits.given) return;
+    const Shape& whole = traits.flat && shape_ ? *shape_ : shape;
+    if (traits.flat)
+      Check<std::logic_error>(whole.Count() == shape.Count(), op_, name, " has ", shape.Count(),
+                              " elements, unlike the shape ", whole);
+    if (!plan_) {
+      output = Full(whole, 0, device_, dtype);
+    } else if (traits.same_as >= 0) {
+      output = tensors_.inputs[static_cast<size_t>(traits.same_as)];
+    } else if (traits.rows_like >= 0) {
+      output = NewRowsLike(tensors_.inputs[static_cast<size_t>(traits.rows_like)], shape);
+    } else if (const size_t bytes = traits.saved ? plan_->private_bytes(i) : 0;
+               bytes > 0 && !plan_->output_layout(i)) {
+      output = Tensor({static_cast<int64_t>(bytes)}, device_, kUInt8);
+    } else {
+      output = NewOutput(*plan_, i, whole, device_, dtype);
+    }
+  }
+
+  const char* op_;
+  const Plan* plan_;
+  const DevicePtr& device_;
+  const Shape* shape_;
+  const Tensors& tensors_;
+  const Tensor* first_ = nullptr;  ///< input, with which the others are compared
+  const char* first_name_ = "";
+  size_t next_ = 0, num_inputs_ = 0, num_outputs_ = 0;
+};
+
+}  // namespace
+
+void detail::Call(const OpRef& spec, std::span<const Passed> passed, std::span<Tensor> inputs,
+                  Tensor* one, std::vector<Tensor>* all, const CallOptions& options) {
+  DevicePtr device;
+  for (size_t i = 0; i < passed.size() && !device; ++i) device = passed[i].t->device();
+  const char* op = options.op ? options.op : spec.op();
+  Check<std::logic_error>(device != nullptr, op, "no input is given");
+  const PlanPtr plan = options.zeros ? nullptr : FindPlan(*device, spec, options.plan);
+  const Tensors tensors{passed, inputs, one, all};
+  Placing placing(op, plan.get(), device, options.shape, tensors);
+  if (all) all->reserve(4);
+  spec.op_type().visit_arguments(spec.spec, placing);
+  if (!plan) return;
+  const std::span<const Tensor> outputs = all ? std::span(*all) : std::span(one, 1);
+  Run(spec, device, plan, inputs.first(placing.num_inputs()), outputs, options.scalars);
+}
+
+}  // namespace singa

@@ -54,7 +54,10 @@ def test_it_resumes_a_run_of_the_example(run, cifar, tmp_path, monkeypatch):
     assert cifar10.main([*options, "--out", str(tmp_path / "whole")], "train.py") == 0
     stop_at(monkeypatch, 6)  # a step of the second epoch
     assert cifar10.main([*options, "--out", str(tmp_path / "run")], "train.py") == 130
+    noted: list[Path] = []
+    monkeypatch.setattr("singa.commands.train.note_environment", noted.append)
     assert run("--out", tmp_path / "run", "--resume", "--threads", 1) == 0
+    assert noted == [tmp_path / "run"]  # once, whatever the number of epochs
     assert without_new_settings(outcome(tmp_path / "run")) == outcome(tmp_path / "whole")
 
 

@@ -288,6 +288,7 @@ def test_a_stranger_is_no_rank(machines):
 @_ways("by_hand", whole=("srun", *MPIS, *SLURM, "torchrun", "pods"))
 def test_faults(machines, way, fault):
     """Of the second rank, or its machine's link, in the middle of a job."""
+    machines.wait_for(PATIENT if fault == "kill" else TIMEOUT)
     ranks = _way(way)(machines, (fault, 1, machines.folder), 2)
     _await_ranks(machines)
     if fault == "cut":

@@ -353,7 +353,7 @@ CommunicatorPtr Communicator::Join(const std::string& job, int rank, int world_s
 
 CommunicatorPtr Communicator::JoinMpi(const std::vector<std::string>& libraries, double timeout) {
   const distributed::MpiJob job = distributed::AskMpi(libraries, timeout);
-  return JoinBy(job.exchange, job.rank, timeout, "", false, job.messages);
+  return JoinBy(job.exchange, job.rank, timeout, "", false, &job);
 }
 
 CommunicatorPtr Communicator::JoinAt(const std::string& meeting, const std::string& job, int rank,
@@ -366,12 +366,13 @@ CommunicatorPtr Communicator::JoinAt(const std::string& meeting, const std::stri
 
 CommunicatorPtr Communicator::JoinBy(const distributed::Exchange& exchange, int rank,
                                      double timeout, const std::string& secret, bool inside,
-                                     const distributed::MakeMessages& messages) {
+                                     const distributed::MpiJob* mpi) {
   const std::string job = exchange(distributed::NewJobName())[0];
   const Nodes nodes(rank, exchange(distributed::NodeName(distributed::ThisMachine(), rank)));
   auto impl = std::make_unique<Impl>(job, nodes, timeout, [&] {
     distributed::Meeting meeting = distributed::Meet(nodes, job, secret, inside, exchange);
-    if (distributed::UsesMpi(exchange, messages != nullptr)) meeting.messages = messages();
+    const auto role = mpi ? mpi->role : distributed::MpiRole::kNone;
+    if (distributed::UsesMpi(exchange, role)) meeting.messages = mpi->messages();
     return meeting;
   });
   return CommunicatorPtr(new Communicator(nodes, std::move(impl)));

@@ -55,12 +55,18 @@ Meeting Meet(const Nodes& nodes, const std::string& job, const std::string& secr
   return meeting;
 }
 
-bool UsesMpi(const Exchange& exchange, bool by_mpi) {
+bool UsesMpi(const Exchange& exchange, MpiRole role) {
   const std::string own = EnvironmentValue("SINGA_TRANSPORT", kOp);
-  for (const std::string& other : exchange(own))
+  const std::string by_default = "+";
+  bool all_by_default = true;
+  for (const std::string& text : exchange((role == MpiRole::kByDefault ? by_default : "-") + own)) {
+    const std::string other = text.substr(1);
     Check(other == own, kOp, "all ranks must have one SINGA_TRANSPORT, got ", own, " and ", other);
+    all_by_default = all_by_default && text.starts_with(by_default);
+  }
+  if (own == "auto") return all_by_default;
   if (own != "mpi") return false;
-  Check(by_mpi, kOp,
+  Check(role != MpiRole::kNone, kOp,
         "SINGA_TRANSPORT=mpi is for ranks that an MPI has started (mpiexec, mpirun, or srun with a "
         "PMI)");
   return true;

@@ -31,9 +31,14 @@ struct Meeting {
 Meeting Meet(const Nodes& nodes, const std::string& job, const std::string& secret, bool inside,
              const Exchange& exchange);
 
-/// Whether MPI carries the data between nodes, by SINGA_TRANSPORT. Raises std::invalid_argument if
-/// ranks have different values, and if MPI has not started them (`by_mpi`) but should carry it.
-bool UsesMpi(const Exchange& exchange, bool by_mpi);
+/// Whether MPI has started the ranks, and whether it then carries their data unless SINGA_TRANSPORT
+/// says otherwise.
+enum class MpiRole { kNone, kIfAsked, kByDefault };
+
+/// Whether MPI carries the data between nodes, by SINGA_TRANSPORT: with "auto", or unset, if that
+/// is the default of all ranks. Raises std::invalid_argument if ranks have different values, and if
+/// MPI should carry it but has not started them.
+bool UsesMpi(const Exchange& exchange, MpiRole role);
 
 /// An exchange between ranks of one machine that are taken for several nodes: through a segment of
 /// shared memory, once. Raises std::runtime_error, naming a rank that is missing, after `timeout`

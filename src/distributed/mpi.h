@@ -13,6 +13,9 @@ struct MpiJob {
   int rank = 0;
   int world_size = 1;
   Exchange exchange{};  ///< between all ranks
+  /// By default with an MPI whose jobs end after faults as they do with TCP, if it lets singa's
+  /// thread make calls.
+  MpiRole role = MpiRole::kIfAsked;
   /// Messages on a communicator of their own. All ranks call it. Raises std::runtime_error if MPI
   /// does not let another thread than the one that has initialised it make calls.
   MakeMessages messages{};

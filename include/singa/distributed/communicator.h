@@ -16,9 +16,8 @@ namespace singa {
 
 #ifndef SWIG
 namespace distributed {
-class Messages;
 class Nodes;
-using MakeMessages = std::function<std::unique_ptr<Messages>()>;
+struct MpiJob;
 using Exchange = std::function<std::vector<std::string>(const std::string&)>;
 }  // namespace distributed
 #endif
@@ -55,7 +54,7 @@ class SINGA_API Communicator : public std::enable_shared_from_this<Communicator>
                                             double timeout = 60);
   /// Joins the ranks of the MPI job that this process is part of, on one machine or several. MPI
   /// tells them of each other. Data goes through shared memory within a machine, and between
-  /// machines through TCP connections, or by MPI with SINGA_TRANSPORT=mpi. The library is one that
+  /// machines by MPI or through TCP connections, as SINGA_TRANSPORT says. The library is one that
   /// is loaded, else the first of these files that opens. Raises std::runtime_error if there is
   /// none, or if machines cannot be reached. MPI itself has no deadline: where ranks are missing
   /// after `timeout` seconds, this process ends with status 1.
@@ -114,7 +113,7 @@ class SINGA_API Communicator : public std::enable_shared_from_this<Communicator>
   static std::shared_ptr<Communicator> JoinBy(const distributed::Exchange& exchange, int rank,
                                               double timeout, const std::string& secret,
                                               bool inside,
-                                              const distributed::MakeMessages& messages = {});
+                                              const distributed::MpiJob* mpi = nullptr);
   Communicator(const distributed::Nodes& nodes, std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 #endif

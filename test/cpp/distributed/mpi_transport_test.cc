@@ -364,5 +364,38 @@ TEST(MpiTransport, NothingIsCalledAfterAFailure) {
   EXPECT_NE(texts[0].find("has ended; rank 0 has waited for it"), std::string::npos) << texts[0];
 }
 
+TEST(UsesMpi, ByDefaultWhereAllRanksMay) {
+  // What the other rank, of that role and SINGA_TRANSPORT, would add to an exchange.
+  const auto text_of = [](MpiRole role) {
+    std::string text;
+    UsesMpi([&](const std::string& own) { return std::vector{text = own}; }, role);
+    return text;
+  };
+  const auto uses = [&](MpiRole role, MpiRole other) {
+    const std::string theirs = text_of(other);
+    return UsesMpi([&](const std::string& own) { return std::vector{own, theirs}; }, role);
+  };
+  EXPECT_TRUE(uses(MpiRole::kByDefault, MpiRole::kByDefault));
+  EXPECT_FALSE(uses(MpiRole::kByDefault, MpiRole::kIfAsked));
+  EXPECT_FALSE(uses(MpiRole::kIfAsked, MpiRole::kByDefault));
+  EXPECT_FALSE(uses(MpiRole::kNone, MpiRole::kNone));
+  const std::string theirs = text_of(MpiRole::kByDefault);
+  setenv("SINGA_TRANSPORT", "mpi", 1);
+  EXPECT_TRUE(uses(MpiRole::kIfAsked, MpiRole::kByDefault));
+  ExpectError<std::invalid_argument>([&] { text_of(MpiRole::kNone); }, "that an MPI has started");
+  ExpectError<std::invalid_argument>(
+      [&] {
+        UsesMpi(
+            [&](const std::string& own) {
+              return std::vector{own, theirs};
+            },
+            MpiRole::kIfAsked);
+      },
+      "all ranks must have one SINGA_TRANSPORT, got mpi and auto");
+  setenv("SINGA_TRANSPORT", "tcp", 1);
+  EXPECT_FALSE(uses(MpiRole::kByDefault, MpiRole::kByDefault));
+  unsetenv("SINGA_TRANSPORT");
+}
+
 }  // namespace
 }  // namespace singa::test

@@ -90,7 +90,7 @@ wrap.SoftmaxCrossEntropyForward(MATRIX.data, None, 0.0)
 wrap.SoftmaxCrossEntropyForward(MATRIX.data, MATRIX.data, 1.5)
     -> ValueError: [SoftmaxCrossEntropyForward] smoothing 1.5 [0, 1]
 wrap.SoftmaxCrossEntropyBackward(make(1).data, MATRIX.data, labels([0, 5]).data, 0.0)
-    -> ValueError: [SoftmaxCrossEntropyBackward] t [1] 5 [0, 3)
+    -> IndexError: [SoftmaxCrossEntropyBackward] 5 1 [0, 3)
 wrap.CrossEntropyForward(INTEGERS.data, MATRIX.data)
     -> TypeError: [CrossEntropyForward] p a (2, 3) int32
 wrap.CrossEntropyBackward(MATRIX.data, MATRIX.data, MATRIX.data)

@@ -18,7 +18,8 @@ inline constexpr size_t kWorkspaceByteLimit = 1 << 30;
 class SINGA_API ConvHandle {
  public:
   /// The arguments are those of SetupRecorder. `prefer` is the name of a Preference; "": each call
-  /// follows SetPreference. Raises std::invalid_argument like SetupRecorder, and for other names.
+  /// follows SetPreference. `workspace_byte_limit` holds where that is limited_workspace or
+  /// autotune. Raises std::invalid_argument like SetupRecorder, and for other names.
   ConvHandle(const Tensor& input, const std::vector<int64_t>& kernel,
              const std::vector<int64_t>& stride, const std::vector<int64_t>& padding,
              int64_t in_channels, int64_t out_channels, bool bias = true, int64_t group = 1,

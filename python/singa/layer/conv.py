@@ -109,7 +109,8 @@ class Conv2d(_Conv):
                         2 / (fan_in + nb_kernels), as in SINGA); b is initialized with 0
     cudnn_prefer        how to choose an implementation, on the CPU, too: "fastest",
                         "limited_workspace", "no_workspace" or "autotune" (default: SINGA_PREFER)
-    workspace_MB_limit  limit of temporary memory in MiB (default 1024)
+    workspace_MB_limit  limit of temporary memory in MiB (default 1024), which
+                        "limited_workspace" and "autotune" keep
 
     SINGA's older form `Conv2d(in, nb_kernels, kernel_size[, stride[, padding]])` works, too. Raises
     TypeError or ValueError for wrong arguments. The first call raises ValueError if x does not have

@@ -23,8 +23,7 @@ std::string SignatureText(const Device& device, const OpRef& spec, const PlanOpt
 ///   the workspace limit, which then goes into the table. Specs that cannot be measured: as
 ///   kFastest.
 /// - kLimitedWorkspace, kNoWorkspace: the first candidate of the first kernel that keeps the limit.
-/// If
-///   all of them need workspace, kNoWorkspace takes the one that needs least.
+///   If all of them need workspace, kNoWorkspace takes the one that needs least.
 /// - kReference: the reference kernel.
 ///
 /// Raises Unavailable with every kernel's reason if no kernel takes the Spec. A `note` does not

@@ -2,7 +2,7 @@
 
 `p` is a parameter, `g` its gradient plus weight_decay · p. Slots start at zero. They are float32,
 or float64 for float64 parameters. Each hyperparameter is a number or a schedule over the steps. All
-rules also take the keyword arguments of `Optimizer`: `groups`, `clip_norm`, `accumulate`, `scaler`.
+rules also take the keyword arguments of `Optimizer`, such as `groups` and `clip_norm`.
 
 All rules raise ValueError for a hyperparameter that is negative or not below its limit, and
 TypeError for one that is neither a number nor a schedule.

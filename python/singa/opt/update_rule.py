@@ -58,7 +58,8 @@ class UpdateRule(Optimizer):
     #: Hyperparameters that decide which operations an update consists of. An update is recorded
     #: only while they are constant.
     structural: tuple[str, ...] = ("weight_decay", "epsilon")
-    #: Attributes besides hyperparameters that decide about it.
+    #: Attributes besides hyperparameters that decide about it, or about its scalars. The rule keeps
+    #: `x` in `_x`.
     flags: tuple[str, ...] = ()
     #: Whether the formula depends on the number of a parameter's updates, schedules apart.
     depends_on_step = False

@@ -1,3 +1,5 @@
+#include <cstddef>
+#include <memory>
 #include <stdexcept>
 
 #include "core/layout/in_type.h"
@@ -23,12 +25,42 @@ Tensor NewRowsLike(const Tensor& like, const Shape& shape) {
       .Transpose({0, 2, 1, 3});
 }
 
-/// The tensors of a call.
-struct Tensors {
-  std::span<const Passed> passed;
-  std::span<Tensor> inputs;
-  Tensor* one;               ///< output
-  std::vector<Tensor>* all;  ///< outputs, where there may be more than one
+/// The inputs of a plan. They are made in place, and nothing is allocated.
+class Inputs {
+ public:
+  Inputs() = default;
+  Inputs(const Inputs&) = delete;
+  Inputs& operator=(const Inputs&) = delete;
+  ~Inputs() { std::destroy_n(data(), size_); }
+
+  template <class Make>
+  void Add(const Make& make) {
+    Check<std::logic_error>(size_ < kMost, "Call", "more than ", kMost, " inputs");
+    new (data() + size_) Tensor(make());
+    ++size_;
+  }
+  size_t size() const { return size_; }
+  const Tensor& operator[](size_t i) const { return data()[i]; }
+  std::span<const Tensor> span() const { return {data(), size_}; }
+
+ private:
+  static constexpr size_t kMost = 12;
+  const Tensor* data() const { return reinterpret_cast<const Tensor*>(bytes_); }
+  Tensor* data() { return reinterpret_cast<Tensor*>(bytes_); }
+
+  alignas(Tensor) std::byte bytes_[kMost * sizeof(Tensor)];
+  size_t size_ = 0;
+};
+
+/// The outputs of a call: `one`, or `all` where there may be several.
+struct Outputs {
+  Tensor* one;
+  std::vector<Tensor>* all;
+
+  Tensor& Next() const { return all ? all->emplace_back() : *one; }
+  std::span<const Tensor> span() const {
+    return all ? std::span<const Tensor>(*all) : std::span<const Tensor>(one, 1);
+  }
 };
 
 /// Checks the inputs of a call, brings them into the plan's layouts, and allocates the outputs.
@@ -36,31 +68,33 @@ struct Tensors {
 class Placing final : public ArgumentVisitor {
  public:
   Placing(const char* op, const Plan* plan, const DevicePtr& device, const Shape* shape,
-          const Tensors& tensors)
-      : op_(op), plan_(plan), device_(device), shape_(shape), tensors_(tensors) {}
-  size_t num_inputs() const { return num_inputs_; }
+          std::span<const Passed> passed, const Outputs& outputs)
+      : op_(op), plan_(plan), device_(device), shape_(shape), passed_(passed), outputs_(outputs) {}
+  std::span<const Tensor> inputs() const { return inputs_.span(); }
 
   Shape ShapeOfInput(size_t i) const override {
-    return i < tensors_.passed.size() ? tensors_.passed[i].t->shape() : Shape();
+    return i < passed_.size() ? passed_[i].t->shape() : Shape();
   }
   DType TypeOfInput(size_t i) const override {
-    return i < tensors_.passed.size() ? tensors_.passed[i].t->data_type() : kFloat32;
+    return i < passed_.size() ? passed_[i].t->data_type() : kFloat32;
   }
 
  private:
   void VisitInput(const char* name, const Shape& shape, DType dtype,
                   const ArgumentTraits& traits) override {
-    Check<std::logic_error>(next_ < tensors_.passed.size(), op_, name, " was not passed");
-    const Tensor& t = *tensors_.passed[next_++].t;
+    Check<std::logic_error>(next_ < passed_.size(), op_, name, " was not passed");
+    const Tensor& t = *passed_[next_++].t;
     if (traits.left_out) return;
-    const size_t i = num_inputs_++;
-    if (!traits.given || (traits.optional && t.empty())) return;
-    CheckInput(name, t, shape, dtype, traits);
-    if (!plan_) return;
-    tensors_.inputs[i] = traits.updated      ? t
-                         : traits.dense_rows ? DenseRows(t)
-                         : traits.strided    ? InLayoutOrStrided(t, plan_->input_layout(i))
-                                             : t.ToLayout(plan_->input_layout(i));
+    const bool given = traits.given && !(traits.optional && t.empty());
+    if (given) CheckInput(name, t, shape, dtype, traits);
+    if (plan_) inputs_.Add([&] { return given ? Placed(t, traits) : Tensor(); });
+  }
+
+  Tensor Placed(const Tensor& t, const ArgumentTraits& traits) const {
+    if (traits.updated) return t;
+    if (traits.dense_rows) return DenseRows(t);
+    const LayoutPtr layout = plan_->input_layout(inputs_.size());
+    return traits.strided ? InLayoutOrStrided(t, layout) : t.ToLayout(layout);
   }
 
   void CheckInput(const char* name, const Tensor& t, const Shape& shape, DType dtype,
@@ -88,8 +122,8 @@ class Placing final : public ArgumentVisitor {
   void VisitOutput(const char* name, const Shape& shape, DType dtype,
                    const ArgumentTraits& traits) override {
     const size_t i = num_outputs_++;
-    Check<std::logic_error>(i == 0 || tensors_.all, op_, name, " is a second output");
-    Tensor& output = tensors_.all ? tensors_.all->emplace_back() : *tensors_.one;
+    Check<std::logic_error>(i == 0 || outputs_.all, op_, name, " is a second output");
+    Tensor& output = outputs_.Next();
     if (!traits.given) return;
     const Shape& whole = traits.flat && shape_ ? *shape_ : shape;
     if (traits.flat)
@@ -98,9 +132,9 @@ class Placing final : public ArgumentVisitor {
     if (!plan_) {
       output = Full(whole, 0, device_, dtype);
     } else if (traits.same_as >= 0) {
-      output = tensors_.inputs[static_cast<size_t>(traits.same_as)];
+      output = inputs_[static_cast<size_t>(traits.same_as)];
     } else if (traits.rows_like >= 0) {
-      output = NewRowsLike(tensors_.inputs[static_cast<size_t>(traits.rows_like)], shape);
+      output = NewRowsLike(inputs_[static_cast<size_t>(traits.rows_like)], shape);
     } else if (const size_t bytes = traits.saved ? plan_->private_bytes(i) : 0;
                bytes > 0 && !plan_->output_layout(i)) {
       output = Tensor({static_cast<int64_t>(bytes)}, device_, kUInt8);
@@ -113,28 +147,28 @@ class Placing final : public ArgumentVisitor {
   const Plan* plan_;
   const DevicePtr& device_;
   const Shape* shape_;
-  const Tensors& tensors_;
+  std::span<const Passed> passed_;
+  const Outputs& outputs_;
+  Inputs inputs_;
   const Tensor* first_ = nullptr;  ///< input, with which the others are compared
   const char* first_name_ = "";
-  size_t next_ = 0, num_inputs_ = 0, num_outputs_ = 0;
+  size_t next_ = 0, num_outputs_ = 0;
 };
 
 }  // namespace
 
-void detail::Call(const OpRef& spec, std::span<const Passed> passed, std::span<Tensor> inputs,
-                  Tensor* one, std::vector<Tensor>* all, const CallOptions& options) {
+void detail::Call(const OpRef& spec, std::span<const Passed> inputs, Tensor* one,
+                  std::vector<Tensor>* all, const CallOptions& options) {
   DevicePtr device;
-  for (size_t i = 0; i < passed.size() && !device; ++i) device = passed[i].t->device();
+  for (size_t i = 0; i < inputs.size() && !device; ++i) device = inputs[i].t->device();
   const char* op = options.op ? options.op : spec.op();
   Check<std::logic_error>(device != nullptr, op, "no input is given");
   const PlanPtr plan = options.zeros ? nullptr : FindPlan(*device, spec, options.plan);
-  const Tensors tensors{passed, inputs, one, all};
-  Placing placing(op, plan.get(), device, options.shape, tensors);
+  const Outputs outputs{one, all};
+  Placing placing(op, plan.get(), device, options.shape, inputs, outputs);
   if (all) all->reserve(4);
   spec.op_type().visit_arguments(spec.spec, placing);
-  if (!plan) return;
-  const std::span<const Tensor> outputs = all ? std::span(*all) : std::span(one, 1);
-  Run(spec, device, plan, inputs.first(placing.num_inputs()), outputs, options.scalars);
+  if (plan) Run(spec, device, plan, placing.inputs(), outputs.span(), options.scalars);
 }
 
 }  // namespace singa

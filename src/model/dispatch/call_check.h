@@ -74,7 +74,8 @@ struct Call {
 }  // namespace opcheck
 
 /// Takes the arguments of a call one after the other: Input and Output compare the next one. Raises
-/// std::invalid_argument, with operation and argument, for the first one that does not fit the Spec.
+/// std::invalid_argument, with operation and argument, for the first one that does not fit the
+/// Spec.
 class CallChecker final : public ArgumentVisitor {
  public:
   CallChecker(const char* op, const opcheck::Call& call) : op_(op), call_(call) {}

@@ -2,8 +2,6 @@
 
 // From a Spec to a result: signature → plan (cached or selected) → layouts → Exec → OPCHECK.
 
-#include <array>
-#include <cstddef>
 #include <initializer_list>
 #include <span>
 #include <vector>
@@ -65,28 +63,25 @@ struct CallOptions {
 };
 
 namespace detail {
-/// `inputs` has room for all of them. The outputs are `one`, or `all`.
-void Call(const OpRef& spec, std::span<const Passed> passed, std::span<Tensor> inputs, Tensor* one,
-          std::vector<Tensor>* all, const CallOptions& options);
+/// The outputs are `one`, or `all`.
+void Call(const OpRef& spec, std::span<const Passed> inputs, Tensor* one, std::vector<Tensor>* all,
+          const CallOptions& options);
 }  // namespace detail
 
 /// The output of a call. The Spec's VisitArguments says what is checked, in which layouts the
 /// arguments are, and what is allocated. An input that the call does not have is an empty tensor,
 /// or any.
-template <size_t n>
-Tensor Call(const OpRef& spec, const Passed (&inputs)[n], const CallOptions& options = {}) {
-  std::array<Tensor, n> placed;
+inline Tensor Call(const OpRef& spec, std::initializer_list<Passed> inputs,
+                   const CallOptions& options = {}) {
   Tensor output;
-  detail::Call(spec, inputs, placed, &output, nullptr, options);
+  detail::Call(spec, {inputs.begin(), inputs.size()}, &output, nullptr, options);
   return output;
 }
 /// All outputs of a call. One that is not wanted is empty.
-template <size_t n>
-std::vector<Tensor> CallForAll(const OpRef& spec, const Passed (&inputs)[n],
-                               const CallOptions& options = {}) {
-  std::array<Tensor, n> placed;
+inline std::vector<Tensor> CallForAll(const OpRef& spec, std::initializer_list<Passed> inputs,
+                                      const CallOptions& options = {}) {
   std::vector<Tensor> outputs;
-  detail::Call(spec, inputs, placed, nullptr, &outputs, options);
+  detail::Call(spec, {inputs.begin(), inputs.size()}, nullptr, &outputs, options);
   return outputs;
 }
 

@@ -213,7 +213,8 @@ void ConvSpec::VisitAs(ArgumentVisitor& visit, const Shape& x, const Shape& y, i
     case ConvPass::kForward:
       visit.Input("x", x, dtype, {.layout = &x_layout});
       visit.Input("W", W, dtype, {.typed_as = "x"});
-      visit.Input("b", {bias}, dtype, {.left_out = !geometry.bias, .typed_as = "x"});
+      visit.Input("b", geometry.bias ? Shape{bias} : Shape(), dtype,
+                  {.left_out = !geometry.bias, .typed_as = "x"});
       visit.Input("add", y, dtype, {.left_out = !has_add, .typed_as = "x"});
       visit.Output("y", y, dtype);
       return;

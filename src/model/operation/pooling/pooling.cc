@@ -87,6 +87,7 @@ Tensor PoolingBackward(const PoolingHandle& handle, const Tensor& dy, const Tens
     if (dy.rank() > 0) x_shape[0] = dy.shape(0);
   }
   const Recorder geometry = GeometryFor(op, handle.recorder, x_shape);
+  CheckShapeIs(op, "dy", dy, geometry.output_shape());
   if (!y.empty()) CheckShapeIs(op, "y", y, geometry.output_shape());
   return Backward(op, geometry, handle.mode, dy, x, saved);
 }

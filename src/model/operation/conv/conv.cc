@@ -118,7 +118,8 @@ Tensor ConvForward(const Tensor& x, const Tensor& W, const Tensor& b, const Conv
 namespace {
 
 template <class Spec>
-Tensor RunForward(Spec spec, const Tensor& x, const Tensor& W, const Tensor& b, const Tensor& add) {
+Tensor RunForward(Spec& spec, const Tensor& x, const Tensor& W, const Tensor& b,
+                  const Tensor& add) {
   spec.x_layout = x.layout();
   spec.alignment = AlignmentOf({&x, &W, &b, &add});
   return Call(spec, {x, W, b, add}, {.zeros = x.size() == 0, .plan = spec.choice});
@@ -128,11 +129,11 @@ Tensor RunForward(Spec spec, const Tensor& x, const Tensor& W, const Tensor& b, 
 
 Tensor RunConvForward(ConvSpec spec, const Tensor& x, const Tensor& W, const Tensor& b,
                       const Tensor& add) {
-  return RunForward(std::move(spec), x, W, b, add);
+  return RunForward(spec, x, W, b, add);
 }
 
 Tensor RunConvForward(NormConvSpec spec, const Tensor& x, const Tensor& W, const Tensor& b) {
-  return RunForward(std::move(spec), x, W, b, Tensor());
+  return RunForward(spec, x, W, b, Tensor());
 }
 
 Tensor ConvBackwardX(const Tensor& dy, const Tensor& W, const ConvHandle& handle,

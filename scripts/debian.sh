@@ -1,32 +1,29 @@
 #!/usr/bin/env bash
-# Tries a wheel in a Debian of its own, which has no network, no compiler and nothing of this machine:
-# installs it with pip into a bare environment and trains (scripts/first_step.py). Needs root.
+# Tries a wheel in a Debian of its own (scripts/system.sh), which has no network, no compiler and
+# nothing of this machine: installs it with pip into a bare environment, trains
+# (scripts/first_step.py), and runs tests. Needs root. QEMU runs a wheel for aarch64 on other machines.
 #
-#   scripts/debian.sh WHEEL SUITE [PYTHON]
+#   scripts/debian.sh WHEEL SUITE [PYTHON [TEST...]]
 #
 # SUITE      a release that debootstrap knows, such as bookworm or sid
 # PYTHON     an interpreter of this machine, which the system gets instead of its own; it lies in a
-#            folder of its own, as pyenv's do, and was built for the glibc of SUITE or an older one
+#            folder of its own, as pyenv's do, and was built for the glibc of SUITE or an older one.
+#            "" for the system's own
+# TEST       a file or folder of test/python, or an option of pytest
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [[ $# -lt 2 ]]; then
-  sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
   exit 2
 fi
-wheel=$1 suite=$2 python=${3-}
+wheel=$1 suite=$2 python=${3-} tests=("${@:4}")
+case $wheel in
+  *_aarch64.whl) machine=aarch64 architecture=arm64 ;;
+  *) machine=x86_64 architecture=amd64 ;;
+esac
 
 scripts/venv.sh .venv build
-command -v debootstrap >/dev/null ||
-  { apt-get -qq update && apt-get -qq install -y debootstrap >/dev/null; }
-root=$PWD/build/debian/$suite
-if [[ ! -e $root/made ]]; then
-  echo "== making a system: Debian $suite"
-  rm -rf "$root"
-  mkdir -p "$root"
-  debootstrap --variant=minbase --include=python3-venv "$suite" "$root" >"$root.log" 2>&1 ||
-    { tail -n 30 "$root.log" >&2 && exit 1; }
-  touch "$root/made"
-fi
+root=$(scripts/system.sh make "$suite" "$architecture")
 
 folder=
 interpreter=/usr/bin/python3
@@ -37,39 +34,39 @@ if [[ -n $python ]]; then
     exit 1
   fi
   interpreter=$folder/bin/python3
-  mkdir -p "$root$folder"
 fi
-
-# The script in the new system. Mounts end with its namespace.
-in_system='
-root=$1 folder=$2
-shift 2
-mount -t proc proc "$root/proc"
-mount -t tmpfs tmpfs "$root/dev/shm"
-[[ -z $folder ]] || mount --bind -o ro "$folder" "$root$folder"
-exec chroot "$root" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/root LANG=C.UTF-8 "$@"
-'
 inside() { # inside COMMAND...
-  unshare --mount --pid --net --fork --kill-child bash -euc "$in_system" bash "$root" "$folder" "$@"
+  scripts/system.sh run "$root" "$folder" "$@"
 }
 
 version=$(inside "$interpreter" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 glibc=$(inside "$interpreter" -c 'import os; print(os.confstr("CS_GNU_LIBC_VERSION"))')
-echo "== trying $wheel in Debian $suite: $glibc, $interpreter $version"
+echo "== trying $wheel in Debian $suite for $machine: $glibc, $interpreter $version"
 rm -rf "$root/try"
 mkdir -p "$root/try/packages"
 cp "$wheel" scripts/first_step.py "$root/try"
-mapfile -t needed < <(.venv/bin/python scripts/requirements.py run)
+.venv/bin/python scripts/requirements.py run >"$root/try/needed.txt"
+if [[ ${#tests[@]} -gt 0 ]]; then
+  .venv/bin/python scripts/requirements.py test | grep -E '^(hypothesis|ml_dtypes|pytest)\b' \
+    >>"$root/try/needed.txt"
+  mkdir "$root/try/source"
+  cp -r --parents pyproject.toml test/python "$root/try/source"
+fi
 platforms=()
 for tag in manylinux_2_28 manylinux_2_27 manylinux_2_17 manylinux2014; do
-  platforms+=(--platform "${tag}_$(uname -m)")
+  platforms+=(--platform "${tag}_$machine")
 done
 .venv/bin/python -m pip download --quiet --disable-pip-version-check --only-binary=:all: \
-  --python-version "$version" "${platforms[@]}" --dest "$root/try/packages" "${needed[@]}"
+  --python-version "$version" "${platforms[@]}" --dest "$root/try/packages" \
+  --requirement "$root/try/needed.txt"
 inside bash -euc '
 cd /try
 "$1" -m venv venv
 venv/bin/pip install --quiet --no-index --find-links packages singa-*.whl
 venv/bin/python -W error first_step.py
 venv/bin/singa --version
-' bash "$interpreter"
+[[ $# -gt 1 ]] || exit 0
+venv/bin/pip install --quiet --no-index --find-links packages --requirement needed.txt
+cd source
+../venv/bin/python -m pytest -q -p no:cacheprovider "${@:2}"
+' bash "$interpreter" "${tests[@]}"

@@ -2,7 +2,8 @@
 """Tries an installed singa: trains a ResNet-20 for a few steps, saves it, and loads it again.
 
 Needs only the package and NumPy, so it runs in a bare environment, on another Linux, and in an
-emulator. Fails if the package does not use the libraries that it contains.
+emulator. Fails if the losses are not those of x86-64, or if the package does not use the libraries
+that it contains.
 """
 
 import tempfile
@@ -13,13 +14,17 @@ import singa
 from singa import data, models, opt
 
 IMAGES = 16
-STEPS = 6
+#: Losses of the steps on x86-64. Kernels and processors round differently.
+LOSSES = (3.2818, 2.0899, 1.8273, 1.6883, 1.5923, 1.4995)
 
 
 def check_libraries() -> None:
     """OpenMP, OpenBLAS and oneDNN must be those in the package, and OpenMP the only one."""
     report = singa.doctor()
     print(report)
+    if not Path("/proc/self/maps").read_text():
+        print("QEMU does not tell which libraries are loaded")
+        return
     package = Path(singa.__file__).resolve().parent
     for kind in ("openmp", "blas", "onednn"):
         loaded = report[kind]
@@ -37,9 +42,9 @@ def main() -> None:
     net = models.create("resnet20_cifar")
     net.set_optimizer(opt.SGD(lr=0.05, momentum=0.9))
     net.compile([x], is_train=True, use_graph=True)
-    losses = [net(x, y)[1].numpy().item() for _ in range(STEPS)]
+    losses = [net(x, y)[1].numpy().item() for _ in LOSSES]
     print("losses", *(f"{loss:.4f}" for loss in losses))
-    assert losses[-1] < losses[0] / 2, "the network has not learned its images"
+    np.testing.assert_allclose(losses, LOSSES, rtol=0.005)
 
     net.eval()
     scores = net(x).numpy()

@@ -8,6 +8,13 @@ option(
   ${PROJECT_IS_TOP_LEVEL}
 )
 
+set(
+  SINGA_TARGET_PACKAGES
+  ""
+  CACHE PATH
+  "When cross-compiling: a folder with pip's packages of oneDNN and OpenBLAS for the other processor"
+)
+
 set(SINGA_PACKAGES "{}")
 
 # singa_package(<key> <variable>): the path that locate_packages.py reports under <key>, or "".
@@ -49,7 +56,8 @@ if(NOT Python_Interpreter_FOUND)
 endif()
 
 execute_process(
-  COMMAND "${Python_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/locate_packages.py"
+  COMMAND
+    "${Python_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/locate_packages.py" ${SINGA_TARGET_PACKAGES}
   OUTPUT_VARIABLE SINGA_PACKAGES
   OUTPUT_STRIP_TRAILING_WHITESPACE
   COMMAND_ERROR_IS_FATAL ANY

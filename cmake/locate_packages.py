@@ -1,4 +1,7 @@
-"""Prints the locations of this interpreter's build packages as JSON. Used by SingaPython.cmake."""
+"""Prints the locations of this interpreter's build packages as JSON. Used by SingaPython.cmake.
+
+locate_packages.py [FOLDER]     takes libraries from FOLDER, which has those of another processor
+"""
 
 import importlib.metadata
 import json
@@ -7,17 +10,16 @@ import sys
 import sysconfig
 from pathlib import Path
 
+_FOLDERS = sys.argv[1:] or sys.path
+
 
 def file_of(distribution: str, pattern: str) -> Path | None:
     """The first file of `distribution` whose name matches `pattern`, if it is installed."""
-    try:
-        files = importlib.metadata.files(distribution) or []
-    except importlib.metadata.PackageNotFoundError:
-        return None
-    for entry in files:
-        path = Path(entry.locate())
-        if entry.match(pattern) and path.exists():
-            return path.resolve()
+    for found in importlib.metadata.distributions(name=distribution, path=_FOLDERS):
+        for entry in found.files or []:
+            path = Path(entry.locate())
+            if entry.match(pattern) and path.exists():
+                return path.resolve()
     return None
 
 

@@ -34,7 +34,7 @@ namespace {
 constexpr int64_t kMostRows = 16;  // of taps
 
 template <class T>
-Loops<T> LoopsFor(const Recorder& r, int64_t lanes) {
+Loops<T> LoopsFor([[maybe_unused]] const Recorder& r, [[maybe_unused]] int64_t lanes) {
 #if defined(__x86_64__)
   return lanes == 16 ? LoopsAvx512<T>(r.kernel_w(), r.stride_w())
                      : LoopsAvx2<T>(r.kernel_w(), r.stride_w());

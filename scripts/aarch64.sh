@@ -40,5 +40,5 @@ wheel=$(echo dist/aarch64/singa-*.whl)
 python scripts/check_wheel.py "$wheel"
 abi3audit --strict --summary "$wheel"
 scripts/debian.sh "$wheel" bookworm "" -m "not slow" \
-  test/python/ops/test_{operators,searching,sorting}.py
+  test/python/ops/test_{operators,searching,sorting}.py test/python/tape
 ls -l "$wheel"

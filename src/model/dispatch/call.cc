@@ -166,7 +166,7 @@ void detail::Call(const OpRef& spec, std::span<const Passed> inputs, Tensor* one
   const PlanPtr plan = options.zeros ? nullptr : FindPlan(*device, spec, options.plan);
   const Outputs outputs{one, all};
   Placing placing(op, plan.get(), device, options.shape, inputs, outputs);
-  if (all) all->reserve(4);
+  if (all) all->reserve(5);  // those of batch norm; few calls have more
   spec.op_type().visit_arguments(spec.spec, placing);
   if (plan) Run(spec, device, plan, placing.inputs(), outputs.span(), options.scalars);
 }

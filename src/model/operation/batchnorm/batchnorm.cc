@@ -157,7 +157,10 @@ std::vector<Tensor> BatchNormForwardTraining(const BatchNormHandle& handle, cons
   std::vector<Tensor> results =
       CallForAll(ForwardSpec(handle, x, scale, bias, add, activation, true),
                  {x, a, b, running, running_variance, add}, options);
-  return {results[0], ShapedLike(results[1], running_mean), ShapedLike(results[2], running_var)};
+  results.resize(3);  // the others are the running statistics, which were updated
+  if (running_mean.rank() == 4) results[1] = ShapedLike(results[1], running_mean);
+  if (running_var.rank() == 4) results[2] = ShapedLike(results[2], running_var);
+  return results;
 }
 
 Tensor BatchNormForwardInference(const BatchNormHandle& handle, const Tensor& x,

@@ -119,20 +119,22 @@ struct BatchNormForwardSpec : BatchNormFields {
 
  protected:
   void VisitInputs(ArgumentVisitor& visit) const {
+    const Shape channels = this->channels();
     visit.Input("x", shape, dtype, {.layout = &x_layout});
-    visit.Input("scale", channels(), statistics(), {.given = has_scale});
-    visit.Input("bias", channels(), statistics(), {.given = has_bias});
+    visit.Input("scale", channels, statistics(), {.given = has_scale});
+    visit.Input("bias", channels, statistics(), {.given = has_bias});
     for (const char* name : {"running_mean", "running_var"})
-      visit.Input(name, channels(), statistics(), {.optional = training, .updated = training});
+      visit.Input(name, channels, statistics(), {.optional = training, .updated = training});
     visit.Input("add", shape, dtype, {.given = has_add, .layout = &x_layout});
   }
   void VisitOutputs(ArgumentVisitor& visit, bool y) const {
     visit.Output("y", shape, dtype, {.given = y});
     if (!training) return;
-    visit.Output("mean", channels(), statistics());
-    visit.Output("var", channels(), statistics());
-    visit.Output("running_mean", channels(), statistics(), {.same_as = 3});
-    visit.Output("running_var", channels(), statistics(), {.same_as = 4});
+    const Shape channels = this->channels();
+    visit.Output("mean", channels, statistics());
+    visit.Output("var", channels, statistics());
+    visit.Output("running_mean", channels, statistics(), {.same_as = 3});
+    visit.Output("running_var", channels, statistics(), {.same_as = 4});
   }
 };
 
@@ -183,17 +185,18 @@ struct BatchNormBackwardSpec : BatchNormFields {
 
   const char* op() const { return training ? "BatchNormBackward" : "BatchNormBackwardInference"; }
   void VisitArguments(ArgumentVisitor& visit) const {
+    const Shape channels = this->channels();
     visit.Input("dy", shape, dtype, {.layout = &x_layout});
     visit.Input("x", shape, dtype, {.layout = &x_layout});
-    visit.Input("scale", channels(), statistics(), {.given = has_scale});
-    visit.Input(training ? "mean" : "running_mean", channels(), statistics());
-    visit.Input(training ? "var" : "running_var", channels(), statistics());
-    visit.Input("bias", channels(), statistics(), {.given = has_bias});
+    visit.Input("scale", channels, statistics(), {.given = has_scale});
+    visit.Input(training ? "mean" : "running_mean", channels, statistics());
+    visit.Input(training ? "var" : "running_var", channels, statistics());
+    visit.Input("bias", channels, statistics(), {.given = has_bias});
     visit.Input("y", shape, dtype, {.given = has_y, .layout = &x_layout});
     if (has_dy2) visit.Input("dy2", shape, dtype, {.layout = &x_layout});
     visit.Output("dx", shape, dtype, {.given = need_x});
-    visit.Output("dscale", channels(), statistics(), {.given = need_scale});
-    visit.Output("dbias", channels(), statistics(), {.given = need_scale});
+    visit.Output("dscale", channels, statistics(), {.given = need_scale});
+    visit.Output("dbias", channels, statistics(), {.given = need_scale});
     visit.Output("dadd", shape, dtype, {.given = need_add});
   }
   void CheckFields(const CallChecker& call) const;

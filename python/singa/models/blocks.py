@@ -10,7 +10,7 @@ import numpy as np
 from .. import autograd, layer, tensor
 from ..layer import Conv2d, Dropout, DropPath, Linear
 from ..tensor import Tensor
-from .common import batch_norm, he_fan_out, normal_002
+from .common import batch_norm, he_fan_out, normal_002, same_conv
 
 Activation = Callable[[], layer.Layer]
 
@@ -42,15 +42,7 @@ class ConvNormActivation(layer.Sequential):
         eps: float = 1e-5,
         momentum: float = 0.1,
     ) -> None:
-        conv = Conv2d(
-            channels,
-            kernel_size,
-            stride=stride,
-            padding=kernel_size // 2,
-            group=group,
-            bias=False,
-            initializer=he_fan_out,
-        )
+        conv = same_conv(channels, kernel_size, stride, group)
         super().__init__(
             conv, batch_norm(eps, momentum), *([] if activation is None else [activation()])
         )

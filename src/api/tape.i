@@ -1,12 +1,5 @@
 // The part of the tape that is in C++.
 
-%feature("nothread") singa::python::NewTapeTensor;
-%feature("nothread") singa::python::Inputs;
-%feature("nothread") singa::python::Record;
-%feature("nothread") singa::python::ReleaseSources;
-
-%include "tape.h"
-
 %init %{
   Py_INCREF(singa::python::TapeTensorType());
   PyModule_AddObject(m, "TapeTensor", singa::python::TapeTensorType());

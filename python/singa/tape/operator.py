@@ -17,8 +17,8 @@ from .. import singa_wrap as _c
 from ..raw import compat_mode
 
 # By name: singa_wrap has a __getattr__, which makes looking names up in it slow.
-from ..singa_wrap import Inputs, Record, ReleaseSources, Versions
 from ..singa_wrap import Tensor as RawTensor
+from ..singa_wrap import Versions
 from .grad_mode import state
 from .tensor import Tensor, install, wrap
 
@@ -111,7 +111,7 @@ class Operator(_c.TapeOperator):
         if self._position >= 0:  # used before: each application is an operator of its own
             return self._again()(*xs)
         recording = state.recording
-        inputs = Inputs(self, xs, recording and self.differentiable)
+        inputs = self._inputs(xs, recording and self.differentiable)
         if inputs is None:
             wrong = next(x for x in xs if not isinstance(x, Tensor))
             kind = type(wrong).__name__
@@ -125,23 +125,17 @@ class Operator(_c.TapeOperator):
         ys = self.forward(*raws)
         if not isinstance(ys, RawTensor):
             ys = self._checked_outputs(ys)
-        creator = None
-        if recording:  # also where autograd.backward does not come: a script may call backward
-            creator = self
-            Record(self)
         if recorded:
             if current_layer:
                 self._layer = current_layer[0]()
             if before is not None:
                 self._adopt(before)
+            if isinstance(ys, tuple) and len(ys) > 1:
+                self._outputs = [(y.shape(), y.device(), y.data_type()) for y in ys]
         else:
             needs = needs and state.grad_mode is not False
-        if not isinstance(ys, tuple):
-            results: tuple[Tensor, ...] = (wrap(ys, needs, creator),)
-        else:
-            if recorded and len(ys) > 1:
-                self._outputs = [(y.shape(), y.device(), y.data_type()) for y in ys]
-            results = tuple([wrap(y, needs, creator, i) for i, y in enumerate(ys)])
+        # Recorded also where autograd.backward does not come: a script may call backward.
+        results = self._results(Tensor, ys, needs, recording)
         for follow in followers:
             follow(self, xs, results)
         return results
@@ -171,25 +165,19 @@ class Operator(_c.TapeOperator):
         """Whether backward has to return the gradient of input `i`."""
         return not self._needs or self._needs[i]
 
-    def save(self, *tensors: Raw | None) -> None:
-        """Keeps raw tensors for backward, which gets them by `load`, if there will be one."""
-        if self.requires_grad is None:
-            self.requires_grad = state.training
-        if self.requires_grad:
-            self._saved = tensors
-            self._versions = Versions(tensors)
+    save = _c.TapeOperator.save
+    load = _c.TapeOperator.load
 
-    def load(self) -> tuple[Any, ...]:
-        """What `save` kept.
+    def _follow_training(self) -> None:
+        """Decides whether `save` keeps tensors, where forward was called by hand."""
+        self.requires_grad = state.training
 
-        Raises RuntimeError when an earlier backward freed it, or it was changed in place since.
-        """
-        saved = self._saved
-        if not saved:
+    def _checked(self) -> tuple[Any, ...]:
+        """What `load` returns, or raises, where more was kept than saved, or something is wrong."""
+        if not self._saved:
             raise RuntimeError(self._lost_message())
-        if Versions(saved) != self._versions:
-            self._check()
-        return saved
+        self._check()
+        return self._saved
 
     def _held(self) -> tuple[Raw | None, ...]:
         """What it keeps for backward."""
@@ -285,7 +273,7 @@ class Operator(_c.TapeOperator):
 
     def _release(self) -> None:
         """Lets go of the inputs and of what was saved."""
-        ReleaseSources(self)
+        self._release_sources()
         if self._saved:
             self._saved = ()
         for name in self._kept:

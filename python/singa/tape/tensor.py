@@ -15,7 +15,6 @@ from ..raw import compat_mode
 from ..raw.arrays import as_shape, converted, fill, narrowed
 from ..raw.check import integer, number
 from ..raw.indexing import normalize, view
-from ..singa_wrap import NewTapeTensor
 from .grad_mode import state
 from .step_recording import move_back
 
@@ -766,11 +765,9 @@ def install(methods: Mapping[str, Callable[..., Any] | property]) -> None:
         installed[name] = value
 
 
-def wrap(
-    raw: _c.Tensor, requires_grad: bool, creator: Operator | None = None, index: int = 0
-) -> Tensor:
-    """A Tensor over a raw one: the quick way in for results of operations."""
-    return NewTapeTensor(Tensor, raw, requires_grad, creator, index)
+#: wrap(raw, requires_grad, creator=None, index=0): a Tensor over a raw one, the quick way in for
+#: results of operations.
+wrap = Tensor._wrap
 
 
 def is_computed(x: Tensor) -> bool:

@@ -70,13 +70,13 @@ def add(entries: Sequence[dict[str, str]]) -> None:
 
     Raises ValueError, and adds nothing, if an entry is malformed.
     """
-    vector = _c.TuningChoiceVector()
+    made = []
     for entry in checked(entries):
         choice = _c.TuningChoice()
         for field in _FIELDS:
             setattr(choice, field, entry[field])
-        vector.append(choice)
-    _c.AddTuningChoices(vector)
+        made.append(choice)
+    _c.AddTuningChoices(made)
 
 
 def checked(entries: Any) -> list[dict[str, str]]:

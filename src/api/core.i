@@ -81,6 +81,16 @@ using DevicePtr = std::shared_ptr<singa::Device>;
 
 %apply const singa::Shape& { const singa::Strides& };
 
+SINGA_TUPLE_OF(singa::EnvironmentVariable)
+SINGA_TUPLE_OF(singa::PlanCacheOpStats)
+SINGA_TUPLE_OF(singa::ReorderRecord)
+SINGA_TUPLE_OF(singa::ProfileRecord)
+SINGA_TUPLE_OF(singa::TuningChoice)
+SINGA_TUPLE_OF(singa::ArenaUse)
+SINGA_TUPLE_OF(singa::ExplainedOp)
+SINGA_TUPLE_OF(singa::OpcheckOpStats)
+SINGA_TUPLE_OF(singa::OpcheckKernelStats)
+
 %include "singa/core/export.h"
 %include "singa/core/dtype.h"
 %include "singa/core/threads.h"
@@ -93,26 +103,14 @@ using DevicePtr = std::shared_ptr<singa::Device>;
 %ignore singa::GetOpcheck;
 %rename(from_layout) singa::ReorderRecord::from;
 %rename(to_layout) singa::ReorderRecord::to;
-%include <std_vector.i>
-%template(EnvironmentVariableVector) std::vector<singa::EnvironmentVariable>;
-%template(PlanCacheOpStatsVector) std::vector<singa::PlanCacheOpStats>;
-%template(ReorderRecordVector) std::vector<singa::ReorderRecord>;
-%template(ProfileRecordVector) std::vector<singa::ProfileRecord>;
-%template(TuningChoiceVector) std::vector<singa::TuningChoice>;
-%template(ArenaUseVector) std::vector<singa::ArenaUse>;
-%template(ExplainedOpVector) std::vector<singa::ExplainedOp>;
-%template(StringVector) std::vector<std::string>;
-%template(IntVector) std::vector<int>;
 %ignore singa::ProfileRecord::plan;
-%template(OpcheckOpStatsVector) std::vector<singa::OpcheckOpStats>;
-%template(OpcheckKernelStatsVector) std::vector<singa::OpcheckKernelStats>;
 %include "singa/core/gpu.h"
+%include "singa/dispatch/tuning.h"
+%immutable;
 %include "singa/core/stats.h"
 %include "singa/dispatch/plan_cache.h"
 %include "singa/dispatch/opcheck.h"
 %include "singa/dispatch/explain.h"
-%include "singa/dispatch/tuning.h"
-%immutable;
 %include "singa/core/graph.h"
 %mutable;
 

@@ -10,7 +10,7 @@
 %rename(abort) singa::Communicator::Abort;
 %rename(drain) singa::Communicator::Drain;
 %rename(waits) singa::Communicator::Waits;
-%template(CollectiveWaitVector) std::vector<singa::CollectiveWait>;
+SINGA_TUPLE_OF(singa::CollectiveWait)
 %rename(_join_mpi) singa::Communicator::JoinMpi;
 %rename(_join_at) singa::Communicator::JoinAt;
 %rename(_leave_mpi) singa::Communicator::LeaveMpi;

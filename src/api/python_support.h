@@ -242,6 +242,25 @@ PyObject* ToTuple(It begin, It end) {
   return tuple;
 }
 
+/// A tuple of what `convert` makes of each value; null after an error of Python's.
+template <class T, class F>
+PyObject* TupleOf(const std::vector<T>& values, const F& convert) {
+  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(values.size()));
+  for (size_t i = 0; tuple && i < values.size(); ++i) {
+    PyObject* item = convert(values[i]);
+    if (!item) {
+      Py_DECREF(tuple);
+      return nullptr;
+    }
+    PyTuple_SetItem(tuple, static_cast<Py_ssize_t>(i), item);
+  }
+  return tuple;
+}
+
+inline PyObject* ToText(const std::string& text) {
+  return PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogateescape");
+}
+
 /// Converts a bool, which says whether there is ReLU, or a tuple (kind, low, high).
 inline bool ToActivation(PyObject* object, const char* function, const char* argument,
                          Activation* activation) {

@@ -144,7 +144,42 @@ static PyObject* TensorTuple(std::vector<singa::Tensor>& values) {
 %typemap(out, fragment="TensorTuple") std::vector<singa::Tensor> {
   $result = TensorTuple(*(&$1));
 }
-%typemap(out, fragment="TensorTuple") std::optional<std::vector<singa::Tensor, std::allocator<singa::Tensor>>> {
+%typemap(out, fragment="TensorTuple") std::optional<std::vector<singa::Tensor>> {
   std::optional<std::vector<singa::Tensor>>& values = *(&$1);
   $result = values ? TensorTuple(*values) : (SWIG_Py_INCREF(Py_None), Py_None);
 }
+
+// --- lists of numbers, texts and structs: tuples, of copies of the structs
+%typemap(out) std::vector<int> { $result = singa::python::ToTuple((&$1)->begin(), (&$1)->end()); }
+%typemap(out) std::vector<int>* { $result = singa::python::ToTuple($1->begin(), $1->end()); }
+%typemap(out) std::vector<std::string> {
+  $result = singa::python::TupleOf(*(&$1), singa::python::ToText);
+}
+%typemap(out) std::vector<std::string>* {
+  $result = singa::python::TupleOf(*$1, singa::python::ToText);
+}
+%define SINGA_TUPLE_OF(Type)
+%typemap(out) std::vector<Type> {
+  $result = singa::python::TupleOf(*(&$1), [](const Type& value) {
+    return SWIG_NewPointerObj(new Type(value), $descriptor(Type*), SWIG_POINTER_OWN);
+  });
+}
+%typemap(out) std::vector<Type>* {
+  $result = singa::python::TupleOf(*$1, [](const Type& value) {
+    return SWIG_NewPointerObj(new Type(value), $descriptor(Type*), SWIG_POINTER_OWN);
+  });
+}
+%typemap(in) const std::vector<Type>& (std::vector<Type> temp) {
+  if (!singa::python::ForEach($input, "$symname", "$1_name", [&](PyObject* item) {
+        void* pointer = nullptr;
+        if (!SWIG_IsOK(SWIG_ConvertPtr(item, &pointer, $descriptor(Type*), 0)) || !pointer) {
+          singa::python::SetTypeError("$symname", "$1_name", "of " #Type, item);
+          return false;
+        }
+        temp.push_back(*static_cast<Type*>(pointer));
+        return true;
+      }))
+    SWIG_fail;
+  $1 = &temp;
+}
+%enddef

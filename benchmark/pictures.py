@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch_networks
+import torch_models
 from PIL import Image
 from singa import data, device, models, opt, tensor
 
@@ -58,7 +58,7 @@ def singas(
 
 def torchvisions(folder: Path, workers: int) -> Callable[[], Iterable[Any]]:
     """Makes an epoch of PyTorch's loader, whose processes stay."""
-    vision = torch_networks.imported("torchvision")
+    vision = torch_models.imported("torchvision")
     transforms = vision.transforms
     steps = [
         transforms.RandomResizedCrop(SIZE),

@@ -1,83 +1,22 @@
-"""The networks of singa.models in PyTorch, for comparisons.
+"""The networks of singa.models in PyTorch, for comparisons: torchvision's and timm's, and those
+that neither has.
 
-Parameters have torchvision's names (timm's for inception_v4), so singa's `model.load_torch` can
-load the state dict. Those of inception_bn and the CIFAR networks have the names of singa.models.
+Parameters have the names that singa's `model.load_torch` expects. Auxiliary heads are left out.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+import warnings
+from collections import OrderedDict
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - the common name
-
-
-class BasicBlock(nn.Module):
-    expansion = 1
-
-    def __init__(self, channels: int, width: int, stride: int, shortcut: nn.Module | None) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(channels, width, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(width)
-        self.downsample = shortcut
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = F.relu(self.bn1(self.conv1(x)), inplace=True)
-        y = self.bn2(self.conv2(y))
-        return F.relu(y + (x if self.downsample is None else self.downsample(x)), inplace=True)
-
-
-class Bottleneck(nn.Module):
-    expansion = 4
-
-    def __init__(self, channels: int, width: int, stride: int, shortcut: nn.Module | None) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(channels, width, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = nn.Conv2d(width, width, 3, stride, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(width)
-        self.conv3 = nn.Conv2d(width, width * 4, 1, bias=False)
-        self.bn3 = nn.BatchNorm2d(width * 4)
-        self.downsample = shortcut
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = F.relu(self.bn1(self.conv1(x)), inplace=True)
-        y = F.relu(self.bn2(self.conv2(y)), inplace=True)
-        y = self.bn3(self.conv3(y))
-        return F.relu(y + (x if self.downsample is None else self.downsample(x)), inplace=True)
-
-
-class ResNet(nn.Module):
-    def __init__(self, block: type, depths: tuple[int, ...], classes: int, cifar: bool) -> None:
-        super().__init__()
-        stem = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
-        self.conv1 = stem if cifar else nn.Conv2d(3, 64, 7, 2, 3, bias=False)
-        self.bn1 = nn.BatchNorm2d(64)
-        self.maxpool = nn.Identity() if cifar else nn.MaxPool2d(3, 2, 1)
-        channels = 64
-        for stage, depth in enumerate(depths):
-            width = 64 << stage
-            blocks = []
-            for index in range(depth):
-                stride = 2 if stage > 0 and index == 0 else 1
-                out = width * block.expansion
-                shortcut = None
-                if stride != 1 or channels != out:
-                    shortcut = nn.Sequential(
-                        nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out)
-                    )
-                blocks.append(block(channels, width, stride, shortcut))
-                channels = out
-            setattr(self, f"layer{stage + 1}", nn.Sequential(*blocks))
-        self.fc = nn.Linear(channels, classes)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.maxpool(F.relu(self.bn1(self.conv1(x)), inplace=True))
-        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
-        return self.fc(x.mean((2, 3)))
 
 
 class PadShortcut(nn.Module):
@@ -95,6 +34,7 @@ class PadShortcut(nn.Module):
 class SmallResNet(nn.Module):
     def __init__(self, depth: int, classes: int) -> None:
         super().__init__()
+        block = imported("torchvision").models.resnet.BasicBlock
         self.conv1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(16)
         channels = 16
@@ -104,7 +44,7 @@ class SmallResNet(nn.Module):
             for index in range(depth):
                 halve = stage > 0 and index == 0
                 shortcut = PadShortcut(width - channels) if halve else None
-                blocks.append(BasicBlock(channels, width, 2 if halve else 1, shortcut))
+                blocks.append(block(channels, width, 2 if halve else 1, shortcut))
                 channels = width
             setattr(self, f"layer{stage + 1}", nn.Sequential(*blocks))
         self.fc = nn.Linear(64, classes)
@@ -112,62 +52,6 @@ class SmallResNet(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = F.relu(self.bn1(self.conv1(x)), inplace=True)
         return self.fc(self.layer3(self.layer2(self.layer1(x))).mean((2, 3)))
-
-
-VGG16 = (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0)
-VGG19 = (64, 64, 0, 128, 128, 0, *(256,) * 4, 0, *(512,) * 4, 0, *(512,) * 4, 0)
-
-
-def vgg_features(widths: tuple[int, ...], norm: bool) -> nn.Sequential:
-    layers: list[nn.Module] = []
-    channels = 3
-    for width in widths:
-        if not width:
-            layers.append(nn.MaxPool2d(2))
-            continue
-        layers.append(nn.Conv2d(channels, width, 3, padding=1))
-        if norm:
-            layers.append(nn.BatchNorm2d(width))
-        layers.append(nn.ReLU(inplace=True))
-        channels = width
-    return nn.Sequential(*layers)
-
-
-class Features(nn.Module):
-    """`features`, flatten, `classifier`: VGG and AlexNet."""
-
-    def __init__(self, features: nn.Sequential, classifier: nn.Module) -> None:
-        super().__init__()
-        self.features = features
-        self.classifier = classifier
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.classifier(self.features(x).flatten(1))
-
-
-def vgg(widths: tuple[int, ...], classes: int) -> Features:
-    classifier = nn.Sequential(
-        *(nn.Linear(512 * 49, 4096), nn.ReLU(inplace=True), nn.Dropout()),
-        *(nn.Linear(4096, 4096), nn.ReLU(inplace=True), nn.Dropout()),
-        nn.Linear(4096, classes),
-    )
-    return Features(vgg_features(widths, norm=False), classifier)
-
-
-def alexnet(classes: int) -> Features:
-    features = nn.Sequential(
-        *(nn.Conv2d(3, 64, 11, 4, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2)),
-        *(nn.Conv2d(64, 192, 5, padding=2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2)),
-        *(nn.Conv2d(192, 384, 3, padding=1), nn.ReLU(inplace=True)),
-        *(nn.Conv2d(384, 256, 3, padding=1), nn.ReLU(inplace=True)),
-        *(nn.Conv2d(256, 256, 3, padding=1), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2)),
-    )
-    classifier = nn.Sequential(
-        *(nn.Dropout(), nn.Linear(256 * 36, 4096), nn.ReLU(inplace=True)),
-        *(nn.Dropout(), nn.Linear(4096, 4096), nn.ReLU(inplace=True)),
-        nn.Linear(4096, classes),
-    )
-    return Features(features, classifier)
 
 
 class LeNet(nn.Module):
@@ -184,341 +68,325 @@ class LeNet(nn.Module):
         return self.fc2(F.relu(self.fc1(x.flatten(1))))
 
 
-# --- Inception networks: branches over the same input, concatenated along the channels
-
-
 class ConvBN(nn.Module):
-    def __init__(self, channels: int, out: int, kernel, stride=1, padding=0, eps=1e-3) -> None:
+    def __init__(self, channels: int, out: int, kernel: int, stride=1, padding=0) -> None:
         super().__init__()
         self.conv = nn.Conv2d(channels, out, kernel, stride, padding, bias=False)
-        self.bn = nn.BatchNorm2d(out, eps=eps)
+        self.bn = nn.BatchNorm2d(out)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return F.relu(self.bn(self.conv(x)), inplace=True)
 
 
 class Branches(nn.Module):
-    """Concatenated chains. A chain is a list of stages; a stage is the name of a module, or a tuple
-    of names of parallel modules."""
+    """Chains of named modules over the same input, concatenated along the channels."""
 
-    def __init__(self, chains: list[list], modules: dict[str, nn.Module]) -> None:
+    def __init__(self, *chains: dict[str, nn.Module]) -> None:
         super().__init__()
-        self.chains = chains
-        for name, module in modules.items():
-            self.add_module(name, module)
+        self.chains = [list(chain) for chain in chains]
+        for chain in chains:
+            for name, module in chain.items():
+                self.add_module(name, module)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         outputs = []
         for chain in self.chains:
-            last = [x]
-            for stage in chain:
-                names = stage if isinstance(stage, tuple) else (stage,)
-                last = [getattr(self, name)(last[0]) for name in names]
-            outputs += last
+            y = x
+            for name in chain:
+                y = getattr(self, name)(y)
+            outputs.append(y)
         return torch.cat(outputs, 1)
 
 
-class Net(nn.Module):
-    """Named stages in sequence, then global average pooling, dropout and a linear layer."""
+def inception_bn(classes: int) -> nn.Module:
+    def conv3x3(n: int, between: int, out: int, stride: int) -> dict[str, nn.Module]:
+        last = ConvBN(between, out, 3, stride, 1)
+        return {"conv3x3_1": ConvBN(n, between, 1), "conv3x3_2": last}
 
-    def __init__(self, stages: dict[str, nn.Module], channels: int, classes: int, dropout: float,
-                 head: str = "fc") -> None:  # fmt: skip
-        super().__init__()
-        self.order = list(stages)
-        for name, module in stages.items():
-            self.add_module(name, module)
-        self.dropout = nn.Dropout(dropout)
-        self.head = head
-        self.add_module(head, nn.Linear(channels, classes))
+    def double(n: int, between: int, out: int, stride: int) -> dict[str, nn.Module]:
+        first, last = ConvBN(between, out, 3, 1, 1), ConvBN(out, out, 3, stride, 1)
+        return {"double_1": ConvBN(n, between, 1), "double_2": first, "double_3": last}
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for name in self.order:
-            x = getattr(self, name)(x)
-        return getattr(self, self.head)(self.dropout(x.mean((2, 3))))
-
-
-def googlenet(classes: int) -> Net:
-    table = {
-        "3a": (192, 64, 96, 128, 16, 32, 32),
-        "3b": (256, 128, 128, 192, 32, 96, 64),
-        "4a": (480, 192, 96, 208, 16, 48, 64),
-        "4b": (512, 160, 112, 224, 24, 64, 64),
-        "4c": (512, 128, 128, 256, 24, 64, 64),
-        "4d": (512, 112, 144, 288, 32, 64, 64),
-        "4e": (528, 256, 160, 320, 32, 128, 128),
-        "5a": (832, 256, 160, 320, 32, 128, 128),
-        "5b": (832, 384, 192, 384, 48, 128, 128),
-    }
-    stages: dict[str, nn.Module] = {
-        "conv1": ConvBN(3, 64, 7, 2, 3),
-        "maxpool1": nn.MaxPool2d(3, 2, ceil_mode=True),
-        "conv2": ConvBN(64, 64, 1),
-        "conv3": ConvBN(64, 192, 3, 1, 1),
-        "maxpool2": nn.MaxPool2d(3, 2, ceil_mode=True),
-    }
-    for name, (n, c1, b2, c2, b3, c3, c4) in table.items():
-        stages[f"inception{name}"] = Branches(
-            [["branch1"], ["branch2"], ["branch3"], ["branch4"]],
+    def block(n: int, c1: int, b3: int, c3: int, bd: int, cd: int, p: int, pool: Any = None):
+        return Branches(
+            {"conv1x1": ConvBN(n, c1, 1)},
+            conv3x3(n, b3, c3, 1),
+            double(n, bd, cd, 1),
             {
-                "branch1": ConvBN(n, c1, 1),
-                "branch2": nn.Sequential(ConvBN(n, b2, 1), ConvBN(b2, c2, 3, 1, 1)),
-                "branch3": nn.Sequential(ConvBN(n, b3, 1), ConvBN(b3, c3, 3, 1, 1)),
-                "branch4": nn.Sequential(nn.MaxPool2d(3, 1, 1), ConvBN(n, c4, 1)),
+                "pool_pooling": pool or nn.AvgPool2d(3, 1, 1, count_include_pad=False),
+                "pool": ConvBN(n, p, 1),
             },
         )
-        if name in ("3b", "4e"):
-            stages[f"pool{name}"] = nn.MaxPool2d(3 if name == "3b" else 2, 2, ceil_mode=True)
-    return Net(stages, 1024, classes, 0.2)
-
-
-def inception_bn(classes: int) -> Net:
-    def conv(n: int, out: int, kernel: int, stride: int = 1, padding: int = 0) -> ConvBN:
-        return ConvBN(n, out, kernel, stride, padding, eps=1e-5)
-
-    def block(n: int, c1: int, b3: int, c3: int, bd: int, cd: int, pool: nn.Module, p: int):
-        return Branches(
-            [["conv1x1"], ["conv3x3_1", "conv3x3_2"], ["double_1", "double_2", "double_3"],
-             ["pool_pooling", "pool"]],
-            {
-                "conv1x1": conv(n, c1, 1),
-                "conv3x3_1": conv(n, b3, 1), "conv3x3_2": conv(b3, c3, 3, 1, 1),
-                "double_1": conv(n, bd, 1), "double_2": conv(bd, cd, 3, 1, 1),
-                "double_3": conv(cd, cd, 3, 1, 1),
-                "pool_pooling": pool, "pool": conv(n, p, 1),
-            },
-        )  # fmt: skip
 
     def halving(n: int, b3: int, c3: int, bd: int, cd: int):
-        return Branches(
-            [["conv3x3_1", "conv3x3_2"], ["double_1", "double_2", "double_3"], ["pool"]],
-            {
-                "conv3x3_1": conv(n, b3, 1), "conv3x3_2": conv(b3, c3, 3, 2, 1),
-                "double_1": conv(n, bd, 1), "double_2": conv(bd, cd, 3, 1, 1),
-                "double_3": conv(cd, cd, 3, 2, 1), "pool": nn.MaxPool2d(3, 2, 1),
-            },
-        )  # fmt: skip
-
-    def average() -> nn.Module:
-        return nn.AvgPool2d(3, 1, 1, count_include_pad=False)
+        pool = {"pool": nn.MaxPool2d(3, 2, 1)}
+        return Branches(conv3x3(n, b3, c3, 2), double(n, bd, cd, 2), pool)
 
     stem = nn.Sequential(
-        conv(3, 64, 7, 2, 3), nn.MaxPool2d(3, 2), conv(64, 64, 1), conv(64, 192, 3, 1, 1),
-        nn.MaxPool2d(3, 2),
-    )  # fmt: skip
-    stages = {
-        "stem": stem,
-        "in3a": block(192, 64, 64, 64, 64, 96, average(), 32),
-        "in3b": block(256, 64, 64, 96, 64, 96, average(), 64),
-        "in3c": halving(320, 128, 160, 64, 96),
-        "in4a": block(576, 224, 64, 96, 96, 128, average(), 128),
-        "in4b": block(576, 192, 96, 128, 96, 128, average(), 128),
-        "in4c": block(576, 160, 128, 160, 128, 160, average(), 128),
-        "in4d": block(608, 96, 128, 192, 160, 192, average(), 128),
-        "in4e": halving(608, 128, 192, 192, 256),
-        "in5a": block(1056, 352, 192, 320, 160, 224, average(), 128),
-        "in5b": block(1024, 352, 192, 320, 192, 224, nn.MaxPool2d(3, 1, 1), 128),
-    }
-    return Net(stages, 1024, classes, 0.0)
+        *(ConvBN(3, 64, 7, 2, 3), nn.MaxPool2d(3, 2)),
+        *(ConvBN(64, 64, 1), ConvBN(64, 192, 3, 1, 1), nn.MaxPool2d(3, 2)),
+    )
+    return named(
+        stem=stem,
+        in3a=block(192, 64, 64, 64, 64, 96, 32),
+        in3b=block(256, 64, 64, 96, 64, 96, 64),
+        in3c=halving(320, 128, 160, 64, 96),
+        in4a=block(576, 224, 64, 96, 96, 128, 128),
+        in4b=block(576, 192, 96, 128, 96, 128, 128),
+        in4c=block(576, 160, 128, 160, 128, 160, 128),
+        in4d=block(608, 96, 128, 192, 160, 192, 128),
+        in4e=halving(608, 128, 192, 192, 256),
+        in5a=block(1056, 352, 192, 320, 160, 224, 128),
+        in5b=block(1024, 352, 192, 320, 192, 224, 128, nn.MaxPool2d(3, 1, 1)),
+        pool=nn.AdaptiveAvgPool2d(1),
+        flatten=nn.Flatten(),
+        fc=nn.Linear(1024, classes),
+    )
 
 
-def inception_v3(classes: int) -> Net:
-    def row(n: int, out: int) -> ConvBN:
-        return ConvBN(n, out, (1, 7), 1, (0, 3))
-
-    def column(n: int, out: int) -> ConvBN:
-        return ConvBN(n, out, (7, 1), 1, (3, 0))
-
-    def a(n: int, p: int) -> Branches:
-        return Branches(
-            [["branch1x1"], ["branch5x5_1", "branch5x5_2"],
-             ["branch3x3dbl_1", "branch3x3dbl_2", "branch3x3dbl_3"], ["average", "branch_pool"]],
-            {
-                "branch1x1": ConvBN(n, 64, 1),
-                "branch5x5_1": ConvBN(n, 48, 1), "branch5x5_2": ConvBN(48, 64, 5, 1, 2),
-                "branch3x3dbl_1": ConvBN(n, 64, 1), "branch3x3dbl_2": ConvBN(64, 96, 3, 1, 1),
-                "branch3x3dbl_3": ConvBN(96, 96, 3, 1, 1),
-                "average": nn.AvgPool2d(3, 1, 1), "branch_pool": ConvBN(n, p, 1),
-            },
-        )  # fmt: skip
-
-    def b(n: int) -> Branches:
-        return Branches(
-            [["branch3x3"], ["branch3x3dbl_1", "branch3x3dbl_2", "branch3x3dbl_3"], ["pool"]],
-            {
-                "branch3x3": ConvBN(n, 384, 3, 2),
-                "branch3x3dbl_1": ConvBN(n, 64, 1), "branch3x3dbl_2": ConvBN(64, 96, 3, 1, 1),
-                "branch3x3dbl_3": ConvBN(96, 96, 3, 2), "pool": nn.MaxPool2d(3, 2),
-            },
-        )  # fmt: skip
-
-    def c(w: int) -> Branches:
-        n = 768
-        return Branches(
-            [["branch1x1"], ["branch7x7_1", "branch7x7_2", "branch7x7_3"],
-             [f"branch7x7dbl_{i}" for i in range(1, 6)], ["average", "branch_pool"]],
-            {
-                "branch1x1": ConvBN(n, 192, 1),
-                "branch7x7_1": ConvBN(n, w, 1), "branch7x7_2": row(w, w),
-                "branch7x7_3": column(w, 192),
-                "branch7x7dbl_1": ConvBN(n, w, 1), "branch7x7dbl_2": column(w, w),
-                "branch7x7dbl_3": row(w, w), "branch7x7dbl_4": column(w, w),
-                "branch7x7dbl_5": row(w, 192),
-                "average": nn.AvgPool2d(3, 1, 1), "branch_pool": ConvBN(n, 192, 1),
-            },
-        )  # fmt: skip
-
-    def d(n: int) -> Branches:
-        return Branches(
-            [["branch3x3_1", "branch3x3_2"], [f"branch7x7x3_{i}" for i in range(1, 5)], ["pool"]],
-            {
-                "branch3x3_1": ConvBN(n, 192, 1), "branch3x3_2": ConvBN(192, 320, 3, 2),
-                "branch7x7x3_1": ConvBN(n, 192, 1), "branch7x7x3_2": row(192, 192),
-                "branch7x7x3_3": column(192, 192), "branch7x7x3_4": ConvBN(192, 192, 3, 2),
-                "pool": nn.MaxPool2d(3, 2),
-            },
-        )  # fmt: skip
-
-    def e(n: int) -> Branches:
-        return Branches(
-            [["branch1x1"], ["branch3x3_1", ("branch3x3_2a", "branch3x3_2b")],
-             ["branch3x3dbl_1", "branch3x3dbl_2", ("branch3x3dbl_3a", "branch3x3dbl_3b")],
-             ["average", "branch_pool"]],
-            {
-                "branch1x1": ConvBN(n, 320, 1), "branch3x3_1": ConvBN(n, 384, 1),
-                "branch3x3_2a": ConvBN(384, 384, (1, 3), 1, (0, 1)),
-                "branch3x3_2b": ConvBN(384, 384, (3, 1), 1, (1, 0)),
-                "branch3x3dbl_1": ConvBN(n, 448, 1), "branch3x3dbl_2": ConvBN(448, 384, 3, 1, 1),
-                "branch3x3dbl_3a": ConvBN(384, 384, (1, 3), 1, (0, 1)),
-                "branch3x3dbl_3b": ConvBN(384, 384, (3, 1), 1, (1, 0)),
-                "average": nn.AvgPool2d(3, 1, 1), "branch_pool": ConvBN(n, 192, 1),
-            },
-        )  # fmt: skip
-
-    stages = {
-        "Conv2d_1a_3x3": ConvBN(3, 32, 3, 2), "Conv2d_2a_3x3": ConvBN(32, 32, 3),
-        "Conv2d_2b_3x3": ConvBN(32, 64, 3, 1, 1), "maxpool1": nn.MaxPool2d(3, 2),
-        "Conv2d_3b_1x1": ConvBN(64, 80, 1), "Conv2d_4a_3x3": ConvBN(80, 192, 3),
-        "maxpool2": nn.MaxPool2d(3, 2),
-        "Mixed_5b": a(192, 32), "Mixed_5c": a(256, 64), "Mixed_5d": a(288, 64),
-        "Mixed_6a": b(288), "Mixed_6b": c(128), "Mixed_6c": c(160), "Mixed_6d": c(160),
-        "Mixed_6e": c(192), "Mixed_7a": d(768), "Mixed_7b": e(1280), "Mixed_7c": e(2048),
-    }  # fmt: skip
-    return Net(stages, 2048, classes, 0.5)
+def named(**modules: nn.Module) -> nn.Sequential:
+    """Modules in sequence, by name."""
+    return nn.Sequential(OrderedDict(modules))
 
 
-def inception_v4(classes: int) -> Net:
-    def row(n: int, out: int) -> ConvBN:
-        return ConvBN(n, out, (1, 7), 1, (0, 3))
+class WideBlock(nn.Module):
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.bn1 = nn.BatchNorm2d(channels)
+        self.conv1 = nn.Conv2d(channels, width, 3, stride, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.shortcut = None
+        if channels != width:
+            self.shortcut = nn.Conv2d(channels, width, 1, stride, bias=False)
 
-    def column(n: int, out: int) -> ConvBN:
-        return ConvBN(n, out, (7, 1), 1, (3, 0))
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = F.relu(self.bn1(x), inplace=True)
+        if self.shortcut is not None:
+            x = self.shortcut(y)
+        return x + self.conv2(F.relu(self.bn2(self.conv1(y)), inplace=True))
 
-    def pooled(n: int, out: int) -> nn.Sequential:
-        return nn.Sequential(nn.AvgPool2d(3, 1, 1, count_include_pad=False), ConvBN(n, out, 1))
 
-    def branches(**modules: nn.Module) -> Branches:
-        return Branches([[name] for name in modules], modules)
+class WideResNet(nn.Module):
+    def __init__(self, depth: int, factor: int, classes: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
+        channels = 16
+        for stage in range(3):
+            width = (16 << stage) * factor
+            blocks = []
+            for index in range(depth):
+                blocks.append(WideBlock(channels, width, 2 if stage and not index else 1))
+                channels = width
+            setattr(self, f"layer{stage + 1}", nn.Sequential(*blocks))
+        self.bn1 = nn.BatchNorm2d(channels)
+        self.fc = nn.Linear(channels, classes)
 
-    def block_a() -> Branches:
-        n = 384
-        return branches(
-            branch0=ConvBN(n, 96, 1),
-            branch1=nn.Sequential(ConvBN(n, 64, 1), ConvBN(64, 96, 3, 1, 1)),
-            branch2=nn.Sequential(
-                ConvBN(n, 64, 1), ConvBN(64, 96, 3, 1, 1), ConvBN(96, 96, 3, 1, 1)
-            ),
-            branch3=pooled(n, 96),
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.layer3(self.layer2(self.layer1(self.conv1(x))))
+        return self.fc(F.relu(self.bn1(x), inplace=True).mean((2, 3)))
+
+
+def double_conv(channels: int, width: int) -> nn.Sequential:
+    return nn.Sequential(
+        *(nn.Conv2d(channels, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width)),
+        nn.ReLU(inplace=True),
+        *(nn.Conv2d(width, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width)),
+        nn.ReLU(inplace=True),
+    )
+
+
+class UNet(nn.Module):
+    def __init__(self, classes: int, width: int = 64) -> None:
+        super().__init__()
+        widths = [width, 2 * width, 4 * width, 8 * width, 16 * width]
+        self.encoder = nn.ModuleList(map(double_conv, [3, *widths], widths))
+        self.up = nn.ModuleList(nn.ConvTranspose2d(2 * w, w, 2, 2) for w in widths[-2::-1])
+        self.decoder = nn.ModuleList(double_conv(2 * w, w) for w in widths[-2::-1])
+        self.head = nn.Conv2d(width, classes, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        down = [self.encoder[0](x)]
+        for stage in self.encoder[1:]:
+            down.append(stage(F.max_pool2d(down[-1], 2)))
+        x = down.pop()
+        for up, stage in zip(self.up, self.decoder, strict=True):
+            x = stage(torch.cat([down.pop(), up(x)], 1))
+        return self.head(x)
+
+
+class CausalAttention(nn.Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.c_attn = nn.Linear(width, 3 * width)
+        self.c_proj = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        n, length, width = x.shape
+        q, k, v = self.c_attn(x).view(n, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.c_proj(y.transpose(1, 2).reshape(n, length, width))
+
+
+class GPTBlock(nn.Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.ln_1 = nn.LayerNorm(width)
+        self.attn = CausalAttention(width, heads)
+        self.ln_2 = nn.LayerNorm(width)
+        self.mlp = nn.ModuleDict(
+            {"c_fc": nn.Linear(width, 4 * width), "c_proj": nn.Linear(4 * width, width)}
         )
 
-    def block_b() -> Branches:
-        n = 1024
-        return branches(
-            branch0=ConvBN(n, 384, 1),
-            branch1=nn.Sequential(ConvBN(n, 192, 1), row(192, 224), column(224, 256)),
-            branch2=nn.Sequential(
-                ConvBN(n, 192, 1), column(192, 192), row(192, 224), column(224, 224), row(224, 256)
-            ),
-            branch3=pooled(n, 128),
-        )
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.attn(self.ln_1(x))
+        inside = F.gelu(self.mlp["c_fc"](self.ln_2(x)), approximate="tanh")
+        return x + self.mlp["c_proj"](inside)
 
-    def block_c() -> Branches:
-        n = 1536
-        return Branches(
-            [["branch0"], ["branch1_0", ("branch1_1a", "branch1_1b")],
-             ["branch2_0", "branch2_1", "branch2_2", ("branch2_3a", "branch2_3b")], ["branch3"]],
+
+class GPT(nn.Module):
+    def __init__(
+        self, classes: int, context: int = 256, width: int = 384, depth: int = 6, heads: int = 6
+    ) -> None:
+        super().__init__()
+        self.transformer = nn.ModuleDict(
             {
-                "branch0": ConvBN(n, 256, 1), "branch1_0": ConvBN(n, 384, 1),
-                "branch1_1a": ConvBN(384, 256, (1, 3), 1, (0, 1)),
-                "branch1_1b": ConvBN(384, 256, (3, 1), 1, (1, 0)),
-                "branch2_0": ConvBN(n, 384, 1),
-                "branch2_1": ConvBN(384, 448, (3, 1), 1, (1, 0)),
-                "branch2_2": ConvBN(448, 512, (1, 3), 1, (0, 1)),
-                "branch2_3a": ConvBN(512, 256, (1, 3), 1, (0, 1)),
-                "branch2_3b": ConvBN(512, 256, (3, 1), 1, (1, 0)),
-                "branch3": pooled(n, 256),
-            },
-        )  # fmt: skip
+                "wte": nn.Embedding(classes, width),
+                "wpe": nn.Embedding(context, width),
+                "h": nn.ModuleList(GPTBlock(width, heads) for _ in range(depth)),
+                "ln_f": nn.LayerNorm(width),
+            }
+        )
+        for parameter in self.parameters():
+            if parameter.ndim > 1:
+                nn.init.normal_(parameter, std=0.02)
 
-    features = nn.Sequential(
-        ConvBN(3, 32, 3, 2), ConvBN(32, 32, 3), ConvBN(32, 64, 3, 1, 1),
-        branches(maxpool=nn.MaxPool2d(3, 2), conv=ConvBN(64, 96, 3, 2)),
-        branches(
-            branch0=nn.Sequential(ConvBN(160, 64, 1), ConvBN(64, 96, 3)),
-            branch1=nn.Sequential(
-                ConvBN(160, 64, 1), row(64, 64), column(64, 64), ConvBN(64, 96, 3)
-            ),
-        ),
-        branches(conv=ConvBN(192, 192, 3, 2), maxpool=nn.MaxPool2d(3, 2)),
-        *(block_a() for _ in range(4)),
-        branches(
-            branch0=ConvBN(384, 384, 3, 2),
-            branch1=nn.Sequential(
-                ConvBN(384, 192, 1), ConvBN(192, 224, 3, 1, 1), ConvBN(224, 256, 3, 2)
-            ),
-            branch2=nn.MaxPool2d(3, 2),
-        ),
-        *(block_b() for _ in range(7)),
-        branches(
-            branch0=nn.Sequential(ConvBN(1024, 192, 1), ConvBN(192, 192, 3, 2)),
-            branch1=nn.Sequential(
-                ConvBN(1024, 256, 1), row(256, 256), column(256, 320), ConvBN(320, 320, 3, 2)
-            ),
-            branch2=nn.MaxPool2d(3, 2),
-        ),
-        *(block_c() for _ in range(3)),
-    )  # fmt: skip
-    return Net({"features": features}, 1536, classes, 0.2, head="last_linear")
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        parts = self.transformer
+        x = parts["wte"](tokens) + parts["wpe"].weight[: tokens.shape[1]]
+        for block in parts["h"]:
+            x = block(x)
+        return F.linear(parts["ln_f"](x), parts["wte"].weight)
+
+
+class LSTM(nn.Module):
+    """Two layers over sequences; the last step is classified."""
+
+    def __init__(self, classes: int, inputs: int = 128, width: int = 256) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(inputs, width, num_layers=2, batch_first=True)
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.lstm(x)[0][:, -1])
+
+
+def imported(name: str) -> ModuleType:
+    """torchvision or timm, also where torchvision's compiled operators cannot be loaded because
+    they want another build of PyTorch. No network here uses them."""
+    found = importlib.util.find_spec("torchvision")
+    if found is None:
+        raise ModuleNotFoundError("No module named 'torchvision'", name="torchvision")
+    if "torchvision" not in sys.modules:
+        folder = Path((found.submodule_search_locations or ["."])[0])
+        try:
+            for library in folder.glob("_C*.so"):
+                torch.ops.load_library(library)
+        except OSError:  # importing torchvision registers kernels of these operators
+            _LIBRARY.append(torch.library.Library("torchvision", "FRAGMENT"))
+            for operator in ("nms", "qnms"):
+                arguments = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+                _LIBRARY[0].define(operator + arguments)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about operators for image files
+        return importlib.import_module(name)
+
+
+_LIBRARY: list[torch.library.Library] = []  # its definitions last as long as the object
+
+
+def vit(name: str, classes: int, **options: Any) -> nn.Module:
+    timm = imported("timm")
+    return timm.create_model(name, num_classes=classes, **options)
+
+
+def vit_tiny_cifar(classes: int, **options: Any) -> nn.Module:
+    return vit("vit_tiny_patch16_224", classes, **{"img_size": 32, "patch_size": 4, **options})
+
+
+def convnext_cifar(classes: int, **options: Any) -> nn.Module:
+    convnext = imported("torchvision").models.convnext
+    sizes = ((48, 96, 2), (96, 192, 2), (192, 384, 6), (384, None, 2))
+    options = {"stochastic_depth_prob": 0.1, **options}
+    blocks = [convnext.CNBlockConfig(*each) for each in sizes]
+    net = convnext.ConvNeXt(blocks, num_classes=classes, **options)
+    net.features[0][0] = nn.Conv2d(3, 48, 2, 2)
+    return net
+
+
+def swin_tiny(classes: int, stochastic_depth_prob: float = 0.2) -> nn.Module:
+    """torchvision's swin_t, whose stochastic depth can be chosen here."""
+    return imported("torchvision").models.swin_transformer.SwinTransformer(
+        [4, 4],
+        96,
+        [2, 2, 6, 2],
+        [3, 6, 12, 24],
+        [7, 7],
+        stochastic_depth_prob=stochastic_depth_prob,
+        num_classes=classes,
+    )
+
+
+def resnet_cifar(name: str, classes: int) -> nn.Module:
+    """torchvision's, for images of 32 x 32."""
+    net = getattr(imported("torchvision").models, name)(num_classes=classes)
+    net.conv1, net.maxpool = nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.Identity()
+    return net
+
+
+def vgg16_cifar(classes: int) -> nn.Module:
+    vgg = imported("torchvision").models.vgg
+    features = vgg.make_layers(vgg.cfgs["D"], batch_norm=True)
+    return named(features=features, flatten=nn.Flatten(), classifier=nn.Linear(512, classes))
+
+
+def inception_v4(classes: int, drop_rate: float = 0.2) -> nn.Module:
+    return imported("timm").create_model("inception_v4", num_classes=classes, drop_rate=drop_rate)
 
 
 BUILDERS = {
-    "lenet": LeNet,
-    "alexnet": alexnet,
-    "vgg16": lambda classes: vgg(VGG16, classes),
-    "vgg19": lambda classes: vgg(VGG19, classes),
-    "vgg16_cifar": lambda classes: Features(
-        vgg_features(VGG16, norm=True), nn.Linear(512, classes)
-    ),
-    "googlenet": googlenet,
+    "convnext_cifar": convnext_cifar,
+    "gpt_small": GPT,
     "inception_bn": inception_bn,
-    "inception_v3": inception_v3,
     "inception_v4": inception_v4,
-    "resnet18": lambda classes: ResNet(BasicBlock, (2, 2, 2, 2), classes, cifar=False),
-    "resnet34": lambda classes: ResNet(BasicBlock, (3, 4, 6, 3), classes, cifar=False),
-    "resnet101": lambda classes: ResNet(Bottleneck, (3, 4, 23, 3), classes, cifar=False),
-    "resnet50": lambda classes: ResNet(Bottleneck, (3, 4, 6, 3), classes, cifar=False),
-    "resnet152": lambda classes: ResNet(Bottleneck, (3, 8, 36, 3), classes, cifar=False),
-    "resnet18_cifar": lambda classes: ResNet(BasicBlock, (2, 2, 2, 2), classes, cifar=True),
-    "resnet50_cifar": lambda classes: ResNet(Bottleneck, (3, 4, 6, 3), classes, cifar=True),
-    "resnet20_cifar": lambda classes: SmallResNet(3, classes),
+    "lenet": LeNet,
+    "lstm": LSTM,
     "resnet110_cifar": lambda classes: SmallResNet(18, classes),
+    "resnet18_cifar": lambda classes: resnet_cifar("resnet18", classes),
+    "resnet20_cifar": lambda classes: SmallResNet(3, classes),
+    "resnet50_cifar": lambda classes: resnet_cifar("resnet50", classes),
+    "swin_tiny": swin_tiny,
+    "unet": UNet,
+    "vgg16_cifar": vgg16_cifar,
+    "vit_small_16": lambda classes, **o: vit("vit_small_patch16_224", classes, **o),
+    "vit_tiny_16": lambda classes, **o: vit("vit_tiny_patch16_224", classes, **o),
+    "vit_tiny_cifar": vit_tiny_cifar,
+    "wrn28_10_cifar": lambda classes: WideResNet(4, 10, classes),
+}
+#: Arguments of torchvision's networks: no auxiliary heads, no slow initial values.
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "googlenet": {"aux_logits": False, "init_weights": False},
+    "inception_v3": {"aux_logits": False, "init_weights": False},
+    "vgg16": {"init_weights": False},
+    "vgg19": {"init_weights": False},
 }
 
 
 def create(name: str, classes: int, **options: Any) -> nn.Module:
-    """The network `name` with PyTorch's initial weights, in training mode. `options` are further
-    arguments, for the networks of torch_networks."""
+    """The network `name`, in training mode, which is torchvision's if it is not among BUILDERS.
+    `options` are further arguments of its constructor."""
     if name in BUILDERS:
         return BUILDERS[name](classes, **options)
-    import torch_networks  # imports torchvision and timm
-
-    return torch_networks.create(name, classes, **options)
+    maker = getattr(imported("torchvision").models, name)
+    return maker(num_classes=classes, **ARGUMENTS.get(name, {}), **options)

@@ -56,7 +56,7 @@ def test_a_file_is_tuned_and_goes_out_again(run, file, folder, tmp_path):
 @pytest.mark.parametrize("maker", ["singa", pytest.param("torch", marks=pytest.mark.slow)])
 def test_it_makes_a_network(run, folder, maker):
     if maker == "torch":
-        # It may not fit PyTorch. This process may have imported it all the same (torch_networks).
+        # It may not fit PyTorch. This process may have imported it all the same (torch_models).
         found = subprocess.run(
             [sys.executable, "-c", "import torchvision"],
             capture_output=True,

@@ -1,20 +1,18 @@
 """The networks: published numbers of parameters; scores, gradients and training compared with
 PyTorch.
 
-benchmark/torch_models.py has the networks in PyTorch, with torchvision's parameter names.
+benchmark/torch_models.py says which networks of torchvision and timm are compared with, and has
+those that neither has.
 """
 
-import importlib
-import importlib.util
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 import singa
-import torchvision_networks
 from network_table import ALL_NETWORKS, CASES, LARGER
 from singa import autograd, models, opt, tensor
+from torch_pairs import torch_network
 
 # Without running statistics. singa/models/__init__.py has the source of each number.
 PARAMETERS = {
@@ -50,17 +48,7 @@ SMALL = {
     "resnet152": 64,
 }
 SLOW = {"inception_v4", "resnet101", "resnet152", "vgg16", "vgg19"}
-NOT_IN_TORCHVISION = {"inception_bn", "lenet", *(n for n in PARAMETERS if n.endswith("_cifar"))}
 ALL = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in PARAMETERS]
-
-
-@pytest.fixture(scope="module")
-def torch_models(torch):
-    path = Path(__file__).parents[3] / "benchmark" / "torch_models.py"
-    spec = importlib.util.spec_from_file_location("torch_models", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def shape_of(net, name, batch):
@@ -81,7 +69,7 @@ def test_names():
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_parameters_and_scores_like_torch(torch, torch_models, name):
+def test_parameters_and_scores_like_torch(torch, name):
     net = models.create(name)
     x = images(shape_of(net, name, 2))
     net.compile([singa_tensor(x[:1])], is_train=False)
@@ -90,7 +78,7 @@ def test_parameters_and_scores_like_torch(torch, torch_models, name):
         return
 
     torch.manual_seed(0)
-    theirs = torch_models.create(name, net.num_classes).eval()
+    theirs = torch_network(name, net.num_classes).eval()
     assert sum(p.numel() for p in theirs.parameters()) == PARAMETERS[name]
     for buffer in theirs.buffers():  # distinct, so that exchanged ones are detected
         if buffer.dtype == torch.float32:
@@ -102,31 +90,14 @@ def test_parameters_and_scores_like_torch(torch, torch_models, name):
     np.testing.assert_allclose(net(singa_tensor(x)).numpy(), expected, atol=1e-4 * scale)
 
 
-@pytest.mark.parametrize("name", sorted(PARAMETERS.keys() - NOT_IN_TORCHVISION))
-def test_names_in_torch_are_those_of_torchvision(torch, torch_models, name):
-    """The networks of benchmark/torch_models.py, whose weights the other tests load, have the names
-    and shapes that torchvision and timm write. The former leave out auxiliary heads."""
-    torchvision = torchvision_networks.networks(torch)
-    if name == "inception_v4":
-        pytest.importorskip("timm")
-        torchvision = importlib.import_module("timm.models")
-    options = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
-    with torch.device("meta"):  # without memory and values
-        theirs = getattr(torchvision, name)(**options).state_dict()
-        replica = torch_models.create(name, 1000).state_dict()
-    auxiliary = ("aux1.", "aux2.", "AuxLogits.")
-    expected = {n: t.shape for n, t in theirs.items() if not n.startswith(auxiliary)}
-    assert {n: t.shape for n, t in replica.items()} == expected
-
-
 def test_other_names():
     net = models.create("vit_tiny_patch16_224", num_classes=3)
     assert net.architecture == {"name": "vit_tiny_16", "arguments": {"num_classes": 3}}
 
 
-def pair_in_float64(torch, torch_models, name, shape):
+def pair_in_float64(torch, name, shape):
     torch.manual_seed(1)
-    theirs = torch_models.create(name, 10).double()
+    theirs = torch_network(name, 10).double()
     ours = models.create(name, num_classes=10)
     ours.compile([tensor.Tensor(shape, dtype="float64")])
     ours.load_torch(theirs.state_dict())
@@ -148,9 +119,9 @@ def torch_name(name):
         pytest.param("inception_bn", (3, 3, 64, 64), marks=pytest.mark.slow),
     ],
 )
-def test_every_gradient_like_torch(torch, torch_models, name, shape):
+def test_every_gradient_like_torch(torch, name, shape):
     # In float64, because in float32 any two programs differ at ReLUs whose input is almost 0.
-    ours, theirs = pair_in_float64(torch, torch_models, name, shape)
+    ours, theirs = pair_in_float64(torch, name, shape)
     x, labels = images(shape, np.float64), np.arange(shape[0]) % 10
     loss = torch.nn.functional.cross_entropy(
         theirs(torch.from_numpy(x)), torch.from_numpy(labels), label_smoothing=0.1
@@ -177,9 +148,9 @@ def test_every_gradient_like_torch(torch, torch_models, name, shape):
     ("name", "batch"),
     [("resnet20_cifar", 8), pytest.param("vgg16_cifar", 8, marks=pytest.mark.slow)],
 )
-def test_training_like_torch(torch, torch_models, name, batch):
+def test_training_like_torch(torch, name, batch):
     shape, steps = (batch, 3, 32, 32), 6
-    ours, theirs = pair_in_float64(torch, torch_models, name, shape)
+    ours, theirs = pair_in_float64(torch, name, shape)
     ours.set_optimizer(opt.SGD(lr=0.05, momentum=0.9, weight_decay=5e-4))
     optimizer = torch.optim.SGD(theirs.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
     random = np.random.default_rng(2)
@@ -205,10 +176,10 @@ def test_training_like_torch(torch, torch_models, name, batch):
 
 
 @pytest.mark.parametrize("name", ["resnet20_cifar", "vgg16_cifar"])
-def test_first_losses_in_float32_like_torch(torch, torch_models, name):
+def test_first_losses_in_float32_like_torch(torch, name):
     # With usual learning rates, PyTorch in float32 differs from float64 by 1e-2 after twenty steps.
     torch.manual_seed(1)
-    theirs = torch_models.create(name, 10)
+    theirs = torch_network(name, 10)
     ours = models.create(name)
     ours.set_optimizer(opt.SGD(lr=1e-4, momentum=0.9, weight_decay=5e-4))
     optimizer = torch.optim.SGD(theirs.parameters(), lr=1e-4, momentum=0.9, weight_decay=5e-4)

@@ -1,5 +1,5 @@
 """The networks that are compared with torchvision's, timm's, and those of
-benchmark/torch_networks.py."""
+benchmark/torch_models.py."""
 
 import os
 from dataclasses import dataclass, field

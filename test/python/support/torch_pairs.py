@@ -1,6 +1,6 @@
 """Networks of singa.models beside PyTorch's: the same random weights, scores, gradients and losses.
 
-benchmark/torch_networks.py says which networks of torchvision and timm are compared with, and has
+benchmark/torch_models.py says which networks of torchvision and timm are compared with, and has
 those that neither has.
 """
 

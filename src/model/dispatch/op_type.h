@@ -7,8 +7,8 @@
 // An operation family describes one call by a Spec, a plain struct with
 //
 // - `const char* op() const`: the name in statistics and messages, such as "ConvForward".
-// - `template <class Self, class V> static void VisitFields(Self& self, V& v)`: calls
-//   v("name", self.field) for each field that changes the plan. It is the only list of the fields.
+// - `SINGA_FIELDS(name, ...);`: the only list of the fields that change the plan (fields.h). It
+//   defines `static void VisitFields(self, v)`, which calls v("name", self.name) for each.
 // - LayoutPtr members for the arguments whose layout the plan follows. All other arguments come in
 //   the layout that the plan asks for.
 // - `void VisitArguments(ArgumentVisitor& visit) const`: lists the arguments (arguments.h).

@@ -2,6 +2,7 @@
 
 // What the headers of Specs have in common (op_type.h says what a Spec is).
 
+#include "model/dispatch/fields.h"
 #include "singa/core/dtype.h"
 
 namespace singa {

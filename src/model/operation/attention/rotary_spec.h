@@ -35,16 +35,7 @@ struct RotarySpec {
   int64_t first(int64_t i) const { return interleaved ? 2 * i : i; }
   int64_t second(int64_t i) const { return interleaved ? 2 * i + 1 : i + pairs; }
 
-  template <class Self, class Visitor>
-  static void VisitFields(Self& self, Visitor& visitor) {
-    visitor("batch", self.batch);
-    visitor("heads", self.heads);
-    visitor("length", self.length);
-    visitor("dim", self.dim);
-    visitor("pairs", self.pairs);
-    visitor("dtype", self.dtype);
-    visitor("interleaved", self.interleaved);
-  }
+  SINGA_FIELDS(batch, heads, length, dim, pairs, dtype, interleaved);
 
  protected:
   void VisitAs(ArgumentVisitor& visit, const char* in, const char* out) const {

@@ -41,21 +41,8 @@ struct AttentionGeometry {
   int64_t group() const { return kv_heads > 0 ? heads / kv_heads : 0; }
   int64_t sum_length() const { return std::max({dim, keys, queries * group()}); }
 
-  template <class Self, class Visitor>
-  static void VisitFields(Self& self, Visitor& visitor) {
-    visitor("batch", self.batch);
-    visitor("heads", self.heads);
-    visitor("kv_heads", self.kv_heads);
-    visitor("queries", self.queries);
-    visitor("keys", self.keys);
-    visitor("dim", self.dim);
-    visitor("value_dim", self.value_dim);
-    visitor("dtype", self.dtype);
-    visitor("has_mask", self.has_mask);
-    visitor("mask_batch", self.mask_batch);
-    visitor("causal", self.causal);
-    visitor("has_dropout", self.has_dropout);
-  }
+  SINGA_FIELDS(batch, heads, kv_heads, queries, keys, dim, value_dim, dtype, has_mask, mask_batch,
+               causal, has_dropout);
 
  protected:
   void VisitSides(ArgumentVisitor& visit) const {
@@ -113,14 +100,7 @@ struct AttentionBackwardSpec : AttentionGeometry {
                     elements == 0 ? 0 : logsumexp_shape().Count() * keys / elements);
   }
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs, const Scalars& scalars) const;
-  template <class Self, class Visitor>
-  static void VisitFields(Self& self, Visitor& visitor) {
-    AttentionGeometry::VisitFields(self, visitor);
-    visitor("need_q", self.need_q);
-    visitor("need_k", self.need_k);
-    visitor("need_v", self.need_v);
-    visitor("dmask", self.dmask);
-  }
+  SINGA_MORE_FIELDS(AttentionGeometry, need_q, need_k, need_v, dmask);
 };
 
 }  // namespace singa

@@ -235,13 +235,7 @@ struct FoldBatchNormSpec {
     visit.Output("b'", {filters}, dtype);
   }
   void CheckFields(const CallChecker& call) const;
-  template <class Self, class Visitor>
-  static void VisitFields(Self& self, Visitor& visitor) {
-    visitor("filters", self.filters);
-    visitor("length", self.length);
-    visitor("dtype", self.dtype);
-    visitor("epsilon", self.epsilon);
-  }
+  SINGA_FIELDS(filters, length, dtype, epsilon);
 };
 
 /// The update of running statistics in all implementations. Where the batch's statistics agree to

@@ -30,13 +30,7 @@ struct ChannelScaleSpec {
   void CheckFields(const CallChecker& call) const;
   static constexpr bool kLinear = true;
   int64_t sum_length() const { return 1; }
-  template <class Self, class Visitor>
-  static void VisitFields(Self& self, Visitor& visitor) {
-    visitor("shape", self.shape);
-    visitor("per_image", self.per_image);
-    visitor("dtype", self.dtype);
-    visitor("x_layout", self.x_layout);
-  }
+  SINGA_FIELDS(shape, per_image, dtype, x_layout);
 };
 
 struct ChannelScaleBackwardSpec : ChannelScaleSpec {
@@ -53,12 +47,7 @@ struct ChannelScaleBackwardSpec : ChannelScaleSpec {
   }
   void CheckFields(const CallChecker& call) const;
   int64_t sum_length() const { return pixels() * (per_image ? 1 : shape[0]); }
-  template <class Self, class Visitor>
-  static void VisitFields(Self& self, Visitor& visitor) {
-    ChannelScaleSpec::VisitFields(self, visitor);
-    visitor("need_x", self.need_x);
-    visitor("need_s", self.need_s);
-  }
+  SINGA_MORE_FIELDS(ChannelScaleSpec, need_x, need_s);
 };
 
 }  // namespace singa

@@ -90,20 +90,8 @@ struct ConvSpec {
   void AdjustMeasured(MeasuredCall* call) const;
   void OnChosen(const Plan& plan) const;
 
-  template <class Self, class Visitor>
-  static void VisitFields(Self& self, Visitor& visitor) {
-    visitor("pass", self.pass);
-    visitor("dtype", self.dtype);
-    visitor("geometry", self.geometry);
-    visitor("has_add", self.has_add);
-    visitor("relu", self.relu);
-    visitor("constant_weights", self.constant_weights);
-    visitor("x_layout", self.x_layout);
-    visitor("dy_layout", self.dy_layout);
-    visitor("plain", self.plain);
-    visitor("threads", self.threads);
-    visitor("alignment", self.alignment);
-  }
+  SINGA_FIELDS(pass, dtype, geometry, has_add, relu, constant_weights, x_layout, dy_layout, plain,
+               threads, alignment);
 
  protected:
   // Of a convolution from x to y.

@@ -31,11 +31,7 @@ struct UnarySpec {
   static constexpr int kInPlaceInput = 0;
   const char* op() const { return UnaryName(kind); }
   void CheckCall(CallChecker& call) const;
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    v("kind", self.kind);
-    v("dtype", self.dtype);
-  }
+  SINGA_FIELDS(kind, dtype);
 };
 
 /// Inputs dy, and x or y as NeededByBackward says (x for kXOrY).
@@ -54,11 +50,7 @@ struct BinarySpec {
   static constexpr int kInPlaceInput = 0;
   const char* op() const { return BinaryName(kind); }
   void CheckCall(CallChecker& call) const;
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    v("kind", self.kind);
-    v("dtype", self.dtype);
-  }
+  SINGA_FIELDS(kind, dtype);
 };
 
 /// Gradient of argument 0 (a) or 1 (b), in the broadcast shape. Inputs: dy, a, b. For the exponent
@@ -70,12 +62,7 @@ struct BinaryBackwardSpec {
   static constexpr int kInPlaceInput = 0;
   const char* op() const { return BinaryBackwardName(kind); }
   void CheckCall(CallChecker& call) const;
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    v("kind", self.kind);
-    v("argument", self.argument);
-    v("dtype", self.dtype);
-  }
+  SINGA_FIELDS(kind, argument, dtype);
 };
 
 /// Inputs condition, x, y.
@@ -83,10 +70,7 @@ struct WhereSpec {
   DType dtype;
   const char* op() const { return "Where"; }
   void CheckCall(CallChecker& call) const;
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    v("dtype", self.dtype);
-  }
+  SINGA_FIELDS(dtype);
 };
 
 /// Inputs x, y; output y. Scalars: v[0] = alpha.
@@ -94,10 +78,7 @@ struct AxpySpec {
   DType dtype;
   const char* op() const { return "Axpy"; }
   void CheckCall(CallChecker& call) const;
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    v("dtype", self.dtype);
-  }
+  SINGA_FIELDS(dtype);
 };
 
 }  // namespace singa

@@ -31,15 +31,7 @@ struct GatherSpec {
   int64_t size() const {
     return x_shape.Count(0, axis) * count * x_shape.Count(axis + 1, x_shape.rank());
   }
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    v("kind", self.kind);
-    v("dtype", self.dtype);
-    v("index_dtype", self.index_dtype);
-    v("x_shape", self.x_shape);
-    v("axis", self.axis);
-    v("count", self.count);
-  }
+  SINGA_FIELDS(kind, dtype, index_dtype, x_shape, axis, count);
 };
 
 /// Rows of equal indices are added in their order.

@@ -40,14 +40,7 @@ struct PositionsSpec {
     visit.Output("positions", {count()}, kInt64);
   }
   void CheckFields(const CallChecker& call) const;
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    v("indexed", self.indexed);
-    v("index_dtype", self.index_dtype);
-    v("x_shape", self.x_shape);
-    v("index_shape", self.index_shape);
-    v("axis", self.axis);
-  }
+  SINGA_FIELDS(indexed, index_dtype, x_shape, index_shape, axis);
 
   bool by_elements() const {
     return indexed == IndexedOp::kGatherElements || indexed == IndexedOp::kScatterElements;
@@ -89,14 +82,7 @@ struct ScatterFields {
 
   void CheckFields(const CallChecker& call) const;
   int64_t sum_length() const { return count + 1; }
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    v("reduction", self.reduction);
-    v("dtype", self.dtype);
-    v("rows", self.rows);
-    v("width", self.width);
-    v("count", self.count);
-  }
+  SINGA_FIELDS(reduction, dtype, rows, width, count);
 };
 
 /// The updates of a row are joined with it in their order.

@@ -30,13 +30,7 @@ struct ConcatSpec {
   std::optional<std::vector<LayoutPtr>> InputLayouts(const Plan& plan,
                                                      std::span<const Tensor> inputs) const;
   void CheckCall(CallChecker& call) const;
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    v("dtype", self.dtype);
-    v("axis", self.axis);
-    v("x_layout", self.x_layout);
-    v("y_shape", self.y_shape);
-  }
+  SINGA_FIELDS(dtype, axis, x_layout, y_shape);
 };
 
 /// A copy of one piece of an opaque tensor, x[start : start + length] along `axis`. A view would
@@ -60,15 +54,7 @@ struct SplitSpec {
     shape[axis] = length;
     return shape;
   }
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    v("dtype", self.dtype);
-    v("x_shape", self.x_shape);
-    v("axis", self.axis);
-    v("start", self.start);
-    v("length", self.length);
-    v("x_layout", self.x_layout);
-  }
+  SINGA_FIELDS(dtype, x_shape, axis, start, length, x_layout);
 };
 
 /// Input: dy, plain with any strides. Output: dx, contiguous. dx is dy in the view that starts at
@@ -80,12 +66,7 @@ struct SliceBackwardSpec {
 
   const char* op() const { return "SliceBackward"; }
   void CheckCall(CallChecker& call) const;
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    v("dtype", self.dtype);
-    v("offset", self.offset);
-    v("strides", self.strides);
-  }
+  SINGA_FIELDS(dtype, offset, strides);
 };
 
 /// From indices (outer, inner) to (outer, depth, inner). Scalars: off, on.
@@ -102,14 +83,7 @@ struct OneHotSpec {
     visit.Output("y", {outer * depth * inner}, dtype, {.flat = true});
   }
   void CheckFields(const CallChecker& call) const;
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    v("dtype", self.dtype);
-    v("index_dtype", self.index_dtype);
-    v("outer", self.outer);
-    v("depth", self.depth);
-    v("inner", self.inner);
-  }
+  SINGA_FIELDS(dtype, index_dtype, outer, depth, inner);
 };
 
 /// NonZero runs in two steps, because the size of its result depends on the values. The first step
@@ -127,10 +101,7 @@ struct CountNonZeroSpec {
     visit.Output("counts", {(shape.Count() + kNonZeroPiece - 1) / kNonZeroPiece}, kInt64);
   }
   void CheckFields(const CallChecker&) const {}
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    v("dtype", self.dtype);
-  }
+  SINGA_FIELDS(dtype);
 };
 
 /// Inputs: x, contiguous; int64 (pieces), the number of non-zero elements before each piece.
@@ -140,10 +111,7 @@ struct NonZeroSpec {
 
   const char* op() const { return "NonZero"; }
   void CheckCall(CallChecker& call) const;
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    v("dtype", self.dtype);
-  }
+  SINGA_FIELDS(dtype);
 };
 
 }  // namespace singa

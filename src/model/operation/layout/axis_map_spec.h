@@ -43,15 +43,7 @@ struct AxisMapFields {
   Shape last;
   LayoutPtr layout = nullptr;  ///< of the argument; a plan may give it to the result
 
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    v("kind", self.kind);
-    v("dtype", self.dtype);
-    v("x_shape", self.x_shape);
-    v("first", self.first);
-    v("last", self.last);
-    v("layout", self.layout);
-  }
+  SINGA_FIELDS(kind, dtype, x_shape, first, last, layout);
 
   void CheckFields(const CallChecker& call) const;
   int64_t OutLength(int axis) const {

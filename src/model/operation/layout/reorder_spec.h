@@ -1,5 +1,6 @@
 #pragma once
 
+#include "model/dispatch/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
 #include "singa/core/plan.h"
@@ -16,13 +17,7 @@ struct ReorderSpec {
 
   const char* op() const { return "Reorder"; }
 
-  template <class Self, class Visitor>
-  static void VisitFields(Self& self, Visitor& visitor) {
-    visitor("from", self.from);
-    visitor("to", self.to);
-    visitor("shape", self.shape);
-    visitor("dtype", self.dtype);
-  }
+  SINGA_FIELDS(from, to, shape, dtype);
 };
 
 /// The plans of ReorderSpec. They can also move bare memory, because a block that changes its

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "model/dispatch/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
 #include "singa/core/plan.h"
@@ -17,11 +18,7 @@ struct PreferredLayoutSpec {
 
   const char* op() const { return "ToBlocked"; }
 
-  template <class Self, class Visitor>
-  static void VisitFields(Self& self, Visitor& visitor) {
-    visitor("shape", self.shape);
-    visitor("dtype", self.dtype);
-  }
+  SINGA_FIELDS(shape, dtype);
 };
 
 /// The plan of a PreferredLayoutSpec.

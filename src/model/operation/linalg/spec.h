@@ -89,25 +89,8 @@ struct MatMulSpec {
   }
 
   static constexpr bool kMeasured = true;
-  template <class Self, class Visitor>
-  static void VisitFields(Self& self, Visitor& visitor) {
-    visitor("kind", self.kind);
-    visitor("dtype", self.dtype);
-    visitor("a_batch", self.a_batch);
-    visitor("b_batch", self.b_batch);
-    visitor("m", self.m);
-    visitor("n", self.n);
-    visitor("k", self.k);
-    visitor("trans_a", self.trans_a);
-    visitor("trans_b", self.trans_b);
-    visitor("alpha", self.alpha);
-    visitor("beta", self.beta);
-    visitor("c_rows", self.c_rows);
-    visitor("c_cols", self.c_cols);
-    visitor("relu", self.relu);
-    visitor("threads", self.threads);
-    visitor("alignment", self.alignment);
-  }
+  SINGA_FIELDS(kind, dtype, a_batch, b_batch, m, n, k, trans_a, trans_b, alpha, beta, c_rows,
+               c_cols, relu, threads, alignment);
 };
 
 }  // namespace singa

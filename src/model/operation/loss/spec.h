@@ -26,11 +26,7 @@ struct SoftmaxCrossEntropySpec {
   }
   void CheckFields(const CallChecker&) const {}
   void CheckValues(const CallChecker& call) const;
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    v("target", self.target);
-    v("dtype", self.dtype);
-  }
+  SINGA_FIELDS(target, dtype);
 
  protected:
   /// Scores, input number `i`, and t.
@@ -77,11 +73,7 @@ struct PairLossSpec {
     visit.Output("loss", {}, LossType(dtype));
   }
   void CheckFields(const CallChecker& call) const;
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    v("kind", self.kind);
-    v("dtype", self.dtype);
-  }
+  SINGA_FIELDS(kind, dtype);
 };
 
 /// The gradient of x. t may be of any type. Scalars as for PairLossSpec.

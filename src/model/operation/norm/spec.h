@@ -34,16 +34,7 @@ struct NormGeometry {
   /// Values of which one statistic is taken.
   int64_t values() const { return group_channels() * (per_position ? 1 : positions()); }
 
-  template <class Self, class Visitor>
-  static void VisitFields(Self& self, Visitor& visitor) {
-    visitor("shape", self.shape);
-    visitor("groups", self.groups);
-    visitor("per_position", self.per_position);
-    visitor("centered", self.centered);
-    visitor("has_scale", self.has_scale);
-    visitor("dtype", self.dtype);
-    visitor("x_layout", self.x_layout);
-  }
+  SINGA_FIELDS(shape, groups, per_position, centered, has_scale, dtype, x_layout);
 };
 
 /// Without a scale it is 1, without a bias 0. inv_std is 1 / sqrt(var + epsilon).
@@ -65,12 +56,7 @@ struct NormForwardSpec : NormGeometry {
   int64_t sum_length() const { return values(); }
   /// Of the terms of each output (norm_tolerance.cc).
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
-  template <class Self, class Visitor>
-  static void VisitFields(Self& self, Visitor& visitor) {
-    NormGeometry::VisitFields(self, visitor);
-    visitor("has_bias", self.has_bias);
-    visitor("epsilon", self.epsilon);
-  }
+  SINGA_MORE_FIELDS(NormGeometry, has_bias, epsilon);
 };
 
 struct NormBackwardSpec : NormGeometry {
@@ -93,13 +79,7 @@ struct NormBackwardSpec : NormGeometry {
   void CheckFields(const CallChecker& call) const;
   int64_t sum_length() const { return std::max(values(), shape[0] * positions()); }
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
-  template <class Self, class Visitor>
-  static void VisitFields(Self& self, Visitor& visitor) {
-    NormGeometry::VisitFields(self, visitor);
-    visitor("need_x", self.need_x);
-    visitor("need_scale", self.need_scale);
-    visitor("need_bias", self.need_bias);
-  }
+  SINGA_MORE_FIELDS(NormGeometry, need_x, need_scale, need_bias);
 };
 
 }  // namespace singa

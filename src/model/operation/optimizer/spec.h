@@ -58,18 +58,7 @@ struct OptimizerSpec {
     return (inputs - conditions()) / static_cast<size_t>(2 + states);
   }
 
-  template <class Self, class Visitor>
-  static void VisitFields(Self& self, Visitor& visitor) {
-    visitor("kind", self.kind);
-    visitor("dtype", self.dtype);
-    visitor("states", self.states);
-    visitor("nesterov", self.nesterov);
-    visitor("first", self.first);
-    visitor("decoupled", self.decoupled);
-    visitor("scaled", self.scaled);
-    visitor("clipped", self.clipped);
-    visitor("scheduled", self.scheduled);
-  }
+  SINGA_FIELDS(kind, dtype, states, nesterov, first, decoupled, scaled, clipped, scheduled);
 };
 
 /// The step after an update with a loss scale. Inputs: `squares`, `loss_scale`. Output:
@@ -97,10 +86,7 @@ struct SumSquareSpec {
   const char* op() const { return "GlobalNorm"; }
   void CheckCall(CallChecker& call) const;
 
-  template <class Self, class Visitor>
-  static void VisitFields(Self& self, Visitor& visitor) {
-    visitor("dtype", self.dtype);
-  }
+  SINGA_FIELDS(dtype);
 };
 
 }  // namespace singa

@@ -69,11 +69,7 @@ struct PoolingBackwardSpec : PoolingFields {
   static void VisitSaved(Self& self, Visitor& visitor) {
     visitor("saved", self.saved);
   }
-  template <class Self, class Visitor>
-  static void VisitFields(Self& self, Visitor& visitor) {
-    PoolingFields::VisitFields(self, visitor);
-    visitor("dy_layout", self.dy_layout);
-  }
+  SINGA_MORE_FIELDS(PoolingFields, dy_layout);
 };
 
 }  // namespace singa

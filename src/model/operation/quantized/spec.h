@@ -31,17 +31,7 @@ struct QuantizedFields {
   /// For OPCHECK: where a sum lies between two integers, rounding errors decide.
   std::vector<Tensor> MagnitudesOf(const Shape& y) const;
 
-  template <class Self, class Visitor>
-  static void VisitFields(Self& self, Visitor& visitor) {
-    visitor("x_type", self.x_type);
-    visitor("y_type", self.y_type);
-    visitor("has_x_zero", self.has_x_zero);
-    visitor("has_bias", self.has_bias);
-    visitor("has_y_zero", self.has_y_zero);
-    visitor("relu", self.relu);
-    visitor("plain", self.plain);
-    visitor("threads", self.threads);
-  }
+  SINGA_FIELDS(x_type, y_type, has_x_zero, has_bias, has_y_zero, relu, plain, threads);
 
  protected:
   void VisitAs(ArgumentVisitor& visit, const Shape& x, const Shape& W, int64_t outputs,
@@ -72,11 +62,7 @@ struct QuantizedConvSpec : QuantizedFields {
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>&) const {
     return MagnitudesOf(geometry.output_shape());
   }
-  template <class Self, class Visitor>
-  static void VisitFields(Self& self, Visitor& visitor) {
-    QuantizedFields::VisitFields(self, visitor);
-    visitor("geometry", self.geometry);
-  }
+  SINGA_MORE_FIELDS(QuantizedFields, geometry);
 };
 
 /// x (rows, length), W (length, outputs), y (rows, outputs).
@@ -94,13 +80,7 @@ struct QuantizedMatMulSpec : QuantizedFields {
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>&) const {
     return MagnitudesOf({rows, outputs});
   }
-  template <class Self, class Visitor>
-  static void VisitFields(Self& self, Visitor& visitor) {
-    QuantizedFields::VisitFields(self, visitor);
-    visitor("rows", self.rows);
-    visitor("length", self.length);
-    visitor("outputs", self.outputs);
-  }
+  SINGA_MORE_FIELDS(QuantizedFields, rows, length, outputs);
 };
 
 /// Arguments: for each x itself, its scale and its zero point; y_scale, y_zero → y. Scales and zero

@@ -26,11 +26,7 @@ struct RandomSpec {
                                            : "Bernoulli";
   }
   void CheckCall(CallChecker& call) const;
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    v("kind", self.kind);
-    v("dtype", self.dtype);
-  }
+  SINGA_FIELDS(kind, dtype);
 };
 
 /// Scalars: v[0] = ratio; seed and offset. The words of the sequence go to the elements in logical
@@ -47,12 +43,7 @@ struct DropoutSpec {
     visit.Output("mask", shape, kUInt8);
   }
   void CheckFields(const CallChecker& call) const;
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    v("dtype", self.dtype);
-    v("x_layout", self.x_layout);
-    v("skip", self.skip);
-  }
+  SINGA_FIELDS(dtype, x_layout, skip);
 };
 
 /// dx follows the mask's layout. Scalars: v[0] = ratio.
@@ -67,11 +58,7 @@ struct DropoutBackwardSpec {
     visit.Output("dx", shape, dtype);
   }
   void CheckFields(const CallChecker& call) const;
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    v("dtype", self.dtype);
-    v("mask_layout", self.mask_layout);
-  }
+  SINGA_FIELDS(dtype, mask_layout);
 };
 
 }  // namespace singa

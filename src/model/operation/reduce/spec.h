@@ -19,14 +19,7 @@ struct ReduceSpec {
   SINGA_API const char* op() const;
   void VisitArguments(ArgumentVisitor& visit) const;
   void CheckFields(const CallChecker& call) const;
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    v("reduce", self.reduce);
-    v("dtype", self.dtype);
-    v("out_dtype", self.out_dtype);
-    v("shape", self.shape);
-    v("axes", self.axes);
-  }
+  SINGA_FIELDS(reduce, dtype, out_dtype, shape, axes);
 };
 
 /// dy and y are broadcast to x's shape with stride 0 along the reduced axes. Where the derivative
@@ -43,13 +36,7 @@ struct ReduceBackwardSpec {
     visit.Output("dx", shape, dtype);
   }
   void CheckFields(const CallChecker& call) const;
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    v("reduce", self.reduce);
-    v("dtype", self.dtype);
-    v("shape", self.shape);
-    v("axes", self.axes);
-  }
+  SINGA_FIELDS(reduce, dtype, shape, axes);
 };
 
 /// Positions along `axis`.
@@ -66,13 +53,7 @@ struct ArgReduceSpec {
                  {.flat = true});
   }
   void CheckFields(const CallChecker& call) const;
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    v("largest", self.largest);
-    v("dtype", self.dtype);
-    v("shape", self.shape);
-    v("axis", self.axis);
-  }
+  SINGA_FIELDS(largest, dtype, shape, axis);
 };
 
 struct CountTopKSpec {
@@ -89,14 +70,7 @@ struct CountTopKSpec {
     visit.Output("count", {}, kInt64);
   }
   void CheckFields(const CallChecker& call) const;
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    v("dtype", self.dtype);
-    v("label_dtype", self.label_dtype);
-    v("rows", self.rows);
-    v("classes", self.classes);
-    v("k", self.k);
-  }
+  SINGA_FIELDS(dtype, label_dtype, rows, classes, k);
 };
 
 }  // namespace singa

@@ -43,21 +43,8 @@ struct RnnFields {
   bool training;                 ///< forward: saves for backward
   int alignment = kVectorBytes;  ///< of the weights: see alignment.h
 
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    v("mode", self.mode);
-    v("dtype", self.dtype);
-    v("steps", self.steps);
-    v("batch", self.batch);
-    v("input", self.input);
-    v("hidden", self.hidden);
-    v("layers", self.layers);
-    v("directions", self.directions);
-    v("bias", self.bias);
-    v("dropout", self.dropout);
-    v("training", self.training);
-    v("alignment", self.alignment);
-  }
+  SINGA_FIELDS(mode, dtype, steps, batch, input, hidden, layers, directions, bias, dropout,
+               training, alignment);
 
   void CheckFields(const CallChecker& call) const;
   Shape x_shape() const { return {steps, batch, input}; }
@@ -183,11 +170,7 @@ struct RnnBackwardSpec : RnnFields {
   }
   void ReferenceInputs(std::vector<Tensor>* inputs) const;
 
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    RnnFields::VisitFields(self, v);
-    v("saved", self.saved);
-  }
+  SINGA_MORE_FIELDS(RnnFields, saved);
 };
 
 }  // namespace singa

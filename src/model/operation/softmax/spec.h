@@ -27,14 +27,7 @@ struct SoftmaxSpec {
   void CheckFields(const CallChecker& call) const;
   int64_t sum_length() const { return axis; }
   static constexpr bool kMeasured = true;
-  template <class Self, class Visitor>
-  static void VisitFields(Self& self, Visitor& visitor) {
-    visitor("outer", self.outer);
-    visitor("axis", self.axis);
-    visitor("inner", self.inner);
-    visitor("dtype", self.dtype);
-    visitor("log", self.log);
-  }
+  SINGA_FIELDS(outer, axis, inner, dtype, log);
 };
 
 struct SoftmaxBackwardSpec : SoftmaxSpec {

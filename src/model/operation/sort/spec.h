@@ -20,12 +20,7 @@ struct AxisLines {
         inner(shape.Count(axis + 1, shape.rank())) {}
   constexpr int64_t lines() const { return outer * inner; }  // kernels call it
   void CheckFields(const CallChecker& call) const;
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    v("outer", self.outer);
-    v("length", self.length);
-    v("inner", self.inner);
-  }
+  SINGA_FIELDS(outer, length, inner);
 };
 
 /// Of x (outer, length, inner) the values and their places (outer, k, inner), in the order of TopK.
@@ -41,13 +36,7 @@ struct TopKSpec : AxisLines {
     visit.Output("indices", {lines() * k}, kInt64, {.flat = true});
   }
   void CheckFields(const CallChecker& call) const;
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    AxisLines::VisitFields(self, v);
-    v("dtype", self.dtype);
-    v("k", self.k);
-    v("largest", self.largest);
-  }
+  SINGA_MORE_FIELDS(AxisLines, dtype, k, largest);
 };
 
 /// Of x, of a float type or int64.
@@ -64,13 +53,7 @@ struct CumSumSpec : AxisLines {
   }
   void CheckFields(const CallChecker& call) const;
   int64_t sum_length() const { return length; }
-  template <class Self, class V>
-  static void VisitFields(Self& self, V& v) {
-    AxisLines::VisitFields(self, v);
-    v("dtype", self.dtype);
-    v("exclusive", self.exclusive);
-    v("reverse", self.reverse);
-  }
+  SINGA_MORE_FIELDS(AxisLines, dtype, exclusive, reverse);
 };
 
 }  // namespace singa

@@ -25,10 +25,7 @@ struct ToySpec {
     visit.Input("x", {size}, kFloat32);
     visit.Output("y", {size}, kFloat32);
   }
-  template <class Self, class Visitor>
-  static void VisitFields(Self& self, Visitor& visitor) {
-    visitor("size", self.size);
-  }
+  SINGA_FIELDS(size);
 };
 
 /// A plan that takes a while, or no time.

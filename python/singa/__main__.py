@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import sys
@@ -43,36 +44,6 @@ def _env(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _train(arguments: Sequence[str]) -> int:
-    from .commands import train
-
-    return train.main(arguments)
-
-
-def _predict(arguments: Sequence[str]) -> int:
-    from .commands import predict
-
-    return predict.main(arguments)
-
-
-def _report(arguments: Sequence[str]) -> int:
-    from .commands import report
-
-    return report.main(arguments)
-
-
-def _compare(arguments: Sequence[str]) -> int:
-    from .commands import compare
-
-    return compare.main(arguments)
-
-
-def _advise(arguments: Sequence[str]) -> int:
-    from .commands import advise
-
-    return advise.main(arguments)
-
-
 def _on_network(program: str) -> Callable[[argparse.Namespace], int]:
     """The command of this name in `commands.networks`, whose errors take one line."""
 
@@ -89,12 +60,6 @@ def _on_network(program: str) -> Callable[[argparse.Namespace], int]:
         return reporting_errors(program_name(program), work)
 
     return run
-
-
-def _launch(arguments: Sequence[str]) -> int:
-    from .launcher import command
-
-    return command.main(arguments)
 
 
 def _bench(arguments: argparse.Namespace) -> int:
@@ -253,27 +218,8 @@ def parser() -> argparse.ArgumentParser:
     env = commands.add_parser("env", help="list the environment variables that singa reads")
     env.set_defaults(run=_env)
 
-    # main() passes the options of these on; they have their own --help.
-    commands.add_parser(
-        "train",
-        help="train a network on a folder of pictures, CIFAR, MNIST or generated images",
-        add_help=False,
-    )
-    commands.add_parser(
-        "predict", help="classify pictures with a network that train has trained", add_help=False
-    )
-    commands.add_parser(
-        "report", help="write a page on a run of train, to look at and to show", add_help=False
-    )
-    commands.add_parser(
-        "compare", help="write a page that shows runs of train side by side", add_help=False
-    )
-    commands.add_parser(
-        "advise", help="say what would make a network's steps quicker or smaller", add_help=False
-    )
-    commands.add_parser(
-        "launch", help="train on several processes, here or on several machines", add_help=False
-    )
+    for name, (_, does) in _PROGRAMS.items():
+        commands.add_parser(name, help=does, add_help=False)
     _add_networks(commands)
     _add_bench(commands)
 
@@ -454,14 +400,17 @@ def _positive(text: str) -> int:
     return number
 
 
-#: Commands that parse their own arguments.
+#: Commands with options and a --help of their own: the module, and what it does.
 _PROGRAMS = {
-    "train": _train,
-    "predict": _predict,
-    "report": _report,
-    "compare": _compare,
-    "advise": _advise,
-    "launch": _launch,
+    "train": (
+        "commands.train",
+        "train a network on a folder of pictures, CIFAR, MNIST or generated images",
+    ),
+    "predict": ("commands.predict", "classify pictures with a network that train has trained"),
+    "report": ("commands.report", "write a page on a run of train, to look at and to show"),
+    "compare": ("commands.compare", "write a page that shows runs of train side by side"),
+    "advise": ("commands.advise", "say what would make a network's steps quicker or smaller"),
+    "launch": ("launcher.command", "train on several processes, here or on several machines"),
 }
 
 
@@ -471,8 +420,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     `arguments` defaults to sys.argv[1:]. Raises SystemExit for --help and for wrong arguments.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    if arguments and (program := _PROGRAMS.get(arguments[0])):
-        return program(arguments[1:])
+    if arguments and arguments[0] in _PROGRAMS:
+        module, _ = _PROGRAMS[arguments[0]]
+        return importlib.import_module(f"singa.{module}").main(arguments[1:])
     if arguments[:1] == ["run"]:
         after = 1 + _after_script(arguments[1:])
         _run(arguments[1:after], arguments[after:])

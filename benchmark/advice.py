@@ -148,9 +148,7 @@ def measure(name: str, good: bool) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("mistakes", nargs="*", help=", ".join(MISTAKES))
     parser.add_argument("--rounds", type=int, default=3, help="[%(default)s]")
     parser.add_argument("--side", nargs=2, help=argparse.SUPPRESS)

@@ -107,9 +107,7 @@ def child(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     lengths = [512, 1024, 2048, 4096, 8192, 16384]
     parser.add_argument("--lengths", nargs="+", type=int, default=lengths, help="of the sequences")
     for name, default in (

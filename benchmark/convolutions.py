@@ -14,7 +14,6 @@ of the step, and the step divided by each sum.
 
 from __future__ import annotations
 
-import argparse
 import collections
 import contextlib
 from collections.abc import Iterator
@@ -135,9 +134,7 @@ def sums(found: collections.Counter[Geometry], strict: bool) -> np.ndarray:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("--model", default="resnet50", help="network of singa.models [%(default)s]")
     parser.add_argument(
         "--batch", type=int, default=0, help="batch size; 0: 32 large or 128 small images [0]"

@@ -196,9 +196,7 @@ def row(case: str, expected: float | None, count: float | None) -> dict[str, str
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument(
         "--build", type=Path, default=Path("build/ci"), help="build folder [%(default)s]"
     )

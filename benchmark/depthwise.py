@@ -133,9 +133,7 @@ class Case:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("--kernels", type=int, nargs="+", default=[3, 5, 7])
     parser.add_argument("--strides", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--layouts", nargs="+", default=["nhwc", convolutions.BLOCKED])

@@ -14,7 +14,6 @@ is the one that brought the figures here: measured was its code, or that of a co
 
 from __future__ import annotations
 
-import argparse
 import csv
 import math
 import re
@@ -207,9 +206,7 @@ def added(rows: list[Row], folder: Path, processor: str, commit: str) -> list[Ro
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("--add", type=Path, metavar="FOLDER", help="--out of step.py")
     parser.add_argument("--processor", choices=PANELS, help="that of the added results")
     parser.add_argument("--commit", help="that of the added results")

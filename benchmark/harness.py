@@ -157,19 +157,26 @@ def best_runs(runs: dict[str, list[dict]]) -> dict[str, dict]:
     }
 
 
-def steps_parser(description: str, models: Sequence[str], warmup: int) -> argparse.ArgumentParser:
-    """A parser with the options that benchmarks of training steps have in common."""
-    parser = argparse.ArgumentParser(
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """A parser of which --help prints a script's docstring as it is."""
+    return argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
 
-    def number(name: str, default: int, text: str | None = None) -> None:
-        parser.add_argument(name, type=int, default=default, help=text)
 
-    parser.add_argument(
+def steps_parser(
+    description: str | None, models: Sequence[str], warmup: int
+) -> argparse.ArgumentParser:
+    """A parser with the options that benchmarks of training steps have in common."""
+    options = parser(description)
+
+    def number(name: str, default: int, text: str | None = None) -> None:
+        options.add_argument(name, type=int, default=default, help=text)
+
+    options.add_argument(
         "--models", nargs="+", default=models, metavar="NAME", help="names of singa.models, or all"
     )
-    parser.add_argument(
+    options.add_argument(
         "--batches",
         nargs="+",
         type=int,
@@ -181,12 +188,12 @@ def steps_parser(description: str, models: Sequence[str], warmup: int) -> argpar
     number("--steps", 5, "measured steps per process")
     number("--warmup", warmup, "steps before them, at least 1")
     number("--rounds", 2, "processes of each side")
-    parser.add_argument(
+    options.add_argument(
         "--out", type=Path, help="folder for a JSON file per case; runs in it are not repeated"
     )
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    parser.add_argument("--child-batch", type=int, dest="batch", help=argparse.SUPPRESS)
-    return parser
+    options.add_argument("--child", help=argparse.SUPPRESS)
+    options.add_argument("--child-batch", type=int, dest="batch", help=argparse.SUPPRESS)
+    return options
 
 
 def known_models(

@@ -253,9 +253,7 @@ def rows(result: dict) -> list[dict[str, str]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument(
         "--models", nargs="+", default=["resnet50", "resnet20_cifar", "lenet"], metavar="NAME"
     )

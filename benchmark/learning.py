@@ -169,9 +169,7 @@ def run(args: argparse.Namespace, side: str, seed: int) -> dict:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with CIFAR-10")
     parser.add_argument("--model", default="resnet20_cifar")
     parser.add_argument("--epochs", type=int, default=15)

@@ -135,9 +135,7 @@ def measure(side: Framework, repeats: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="processes per side")
     parser.add_argument(
         "--repeats", type=int, default=30, help=f"measurements of {CALLS} calls each"

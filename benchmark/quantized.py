@@ -95,9 +95,7 @@ def child(side: str, file: Path, batch: int, seconds: float) -> dict[str, float]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 64, 256])
     parser.add_argument("--seconds", type=float, default=2.0, help="seconds measured per process")
     parser.add_argument("--rounds", type=int, default=2, help="processes per side")

@@ -80,9 +80,7 @@ def train(args: argparse.Namespace, recipe: str, seed: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with CIFAR-10")
     parser.add_argument("--recipes", nargs="+", choices=RECIPES, default=RECIPES)
     parser.add_argument("--model", default="resnet20_cifar")

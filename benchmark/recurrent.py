@@ -90,9 +90,7 @@ def child(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     modes = ["lstm", "gru", "tanh", "relu"]
     parser.add_argument("--modes", nargs="+", default=modes[:2], choices=modes)
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 32])

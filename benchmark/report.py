@@ -11,7 +11,6 @@ performance.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections import defaultdict
 from pathlib import Path
@@ -197,9 +196,7 @@ def draw(axis: Any, label: str, panel: Panel) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("folder", type=Path, help="--out of step.py and plans.py")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="writes an .svg or .png")
     parser.add_argument(

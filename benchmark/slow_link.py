@@ -152,9 +152,7 @@ def rank(arguments: argparse.Namespace) -> None:
 
 def main() -> int:
     """Makes the link, runs the ranks, and removes it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("--mbit", type=int, default=1000, help="Mbit/s of each way [1000]")
     parser.add_argument("--delay", type=float, default=0, help="ms of each way [0]")
     parser.add_argument("--rounds", type=int, default=5, help="[5]")

@@ -13,7 +13,6 @@ are the minimum of several runs; nothing else should run on the machine.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 
 import harness
@@ -137,9 +136,7 @@ def compare(layer: tuple[int, ...], dtype: int, repeats: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("networks", nargs="*", default=list(LAYERS), help=", ".join(LAYERS))
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--threads", type=int, default=2)

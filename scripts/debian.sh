@@ -50,7 +50,7 @@ if [[ ${#tests[@]} -gt 0 ]]; then
   .venv/bin/python scripts/requirements.py test | grep -E '^(hypothesis|ml_dtypes|pytest)\b' \
     >>"$root/try/needed.txt"
   mkdir "$root/try/source"
-  cp -r --parents pyproject.toml test/python "$root/try/source"
+  cp -r --parents pyproject.toml test/{ops,python} "$root/try/source"
 fi
 platforms=()
 for tag in manylinux_2_28 manylinux_2_27 manylinux_2_17 manylinux2014; do

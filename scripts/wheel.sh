@@ -23,7 +23,7 @@ without_network() { # without_network COMMAND...
 }
 
 build() { # build [offline]: source distribution and wheel, in dist
-  rm -rf dist build/sdist
+  rm -rf dist/singa-* build/sdist
   mkdir -p build/sdist
   echo "== making the source distribution"
   logged build/sdist.log .venv/bin/python -c 'import scikit_build_core.build as backend

@@ -121,13 +121,14 @@ std::vector<LayoutPtr> ArgumentLayouts(const ConvSpec& spec, LaneTag tag, const 
 /// threads share. By panel: all tiles are transformed first, then each thread takes panels of the
 /// filter. The former keeps the tiles' values in the L2 cache; the latter keeps the filter's, of
 /// which deep layers with small images have many more. Both give the same bits.
-template <class T, int64_t kLanes, class Taps>
+template <class T, int64_t kLanes>
 class FilterPlan final : public WinogradPlan {
  public:
-  FilterPlan(const ConvSpec& spec, LaneTag tag, const Shape& from, const Shape& to, int64_t pad_top,
-             int64_t pad_left)
+  FilterPlan(const ConvSpec& spec, const Loops<T, kLanes>& loops, LaneTag tag, const Shape& from,
+             const Shape& to, int64_t pad_top, int64_t pad_left)
       : WinogradPlan(spec, ArgumentLayouts(spec, tag, from, to, kLanes),
                      {LaneLayout(to, spec.dtype, tag)}),
+        loops_(loops),
         prepared_(IsPrepared(spec, kLanes)),
         from_(from, tag),
         to_(to, tag),
@@ -135,13 +136,13 @@ class FilterPlan final : public WinogradPlan {
         columns_(to[1]),
         pad_top_(pad_top),
         pad_left_(pad_left),
-        tiles_(to[0], to_.height, to_.width, Taps::kOutDown, Taps::kOutAcross),
+        tiles_(to[0], to_.height, to_.width, loops.out_down, loops.out_across),
         by_panel_(ByPanel(depth_, columns_, tiles_.count, threads_)),
         chunk_(ChunkOf(depth_, columns_, tiles_.count, by_panel_ ? 1 : threads_)),
-        values_(kPositions, by_panel_ ? RoundUp(tiles_.count, kRows) : chunk_,
+        values_(loops.positions, by_panel_ ? RoundUp(tiles_.count, kRows) : chunk_,
                 RoundUp(depth_, kLanes), kLanes),
-        products_(kPositions, chunk_, kPanel, kLanes),
-        filter_(depth_, columns_, spec.pass == ConvPass::kBackwardX) {}
+        products_(loops.positions, chunk_, kPanel, kLanes),
+        filter_(loops, depth_, columns_, spec.pass == ConvPass::kBackwardX) {}
 
   size_t workspace_bytes() const override {
     const int64_t shared = by_panel_ ? values_.size : prepared_ ? 0 : filter_.size * filter_.count;
@@ -163,10 +164,8 @@ class FilterPlan final : public WinogradPlan {
   }
 
  private:
-  using Loops = Kernels<T, kLanes, Taps>;
-  static constexpr int64_t kPositions = Taps::kPositions;
   static constexpr int64_t kRows = kTileRows<kLanes>;
-  static constexpr int64_t kPanel = FilterPanels<T, kLanes, Taps>::kWidth;
+  static constexpr int64_t kPanel = FilterPanels<T, kLanes>::kWidth;
 
   struct Call {
     const T* x;
@@ -185,12 +184,12 @@ class FilterPlan final : public WinogradPlan {
   }
   // Tiles of a chunk. Their values and the products of one panel fit in the L2 cache; if the filter
   // does not fit, chunks are larger, so that it is read less often.
-  static int64_t ChunkOf(int64_t depth, int64_t columns, int64_t tiles, int threads) {
+  int64_t ChunkOf(int64_t depth, int64_t columns, int64_t tiles, int threads) const {
     const int64_t share = RoundUp((tiles + threads - 1) / threads, kRows);
-    const int64_t tile = kPositions * (depth + kPanel);
+    const int64_t tile = loops_.positions * (depth + kPanel);
     const int64_t cached = ((kLanes == 8 ? 128 : 160) << 10) / tile / kRows * kRows;
-    const int64_t most = TilesLike(kLanes == 8 ? 48 : 96, kPositions);
-    const int64_t filter = kPositions * depth * columns;
+    const int64_t most = TilesLike(kLanes == 8 ? 48 : 96, loops_.positions);
+    const int64_t filter = loops_.positions * depth * columns;
     int64_t least = 24;
     if (kLanes == 16 && filter > (int64_t{1} << 20)) least = filter > (int64_t{4} << 20) ? 96 : 48;
     return std::min(std::clamp(cached, std::min(least, most), most), share);
@@ -220,7 +219,7 @@ class FilterPlan final : public WinogradPlan {
       for (int64_t chunk = chunks * thread / threads_; chunk < last; ++chunk) {
         const int64_t first = chunk * chunk_, count = std::min(chunk_, tiles_.count - first);
         TransformTiles(call.x, first, count, values);
-        FillRows(count, RoundUp(count, kRows), depth_, kPositions, values_, values);
+        FillRows(count, RoundUp(count, kRows), depth_, loops_.positions, values_, values);
         for (int64_t panel = 0; panel < filter_.count; ++panel)
           MultiplyPanel(call, panel, filter + panel * filter_.size, values, first, count, products);
       }
@@ -233,7 +232,7 @@ class FilterPlan final : public WinogradPlan {
     ParallelFor(tiles_.count, 4, [&](int64_t begin, int64_t end) {
       TransformTiles(call.x, begin, end - begin, values + begin * values_.tile_step);
     });
-    FillRows(tiles_.count, RoundUp(tiles_.count, kRows), depth_, kPositions, values_, values);
+    FillRows(tiles_.count, RoundUp(tiles_.count, kRows), depth_, loops_.positions, values_, values);
     ForEachThread(threads_, [&](int64_t thread) {
       float* products = own + thread * thread_size();
       float* transformed = products + products_.size;
@@ -251,9 +250,9 @@ class FilterPlan final : public WinogradPlan {
   void TransformTiles(const T* x, int64_t first, int64_t count, float* values) const {
     for (int64_t i = 0; i < count; ++i) {
       const Tiles::Place place = tiles_.At(first + i);
-      Loops::TransformInput(from_, x + place.image * from_.image_step, place.h - pad_top_,
-                            place.w - pad_left_, values + i * values_.tile_step,
-                            values_.position_step);
+      loops_.transform_input(from_, x + place.image * from_.image_step, place.h - pad_top_,
+                             place.w - pad_left_, values + i * values_.tile_step,
+                             values_.position_step);
     }
   }
 
@@ -261,7 +260,7 @@ class FilterPlan final : public WinogradPlan {
                      int64_t first, int64_t count, float* products) const {
     const int64_t rows = RoundUp(count, kRows);  // products of padding rows are not read
     const int64_t width = filter_.width(panel);
-    for (int p = 0; p < kPositions; ++p)
+    for (int p = 0; p < loops_.positions; ++p)
       Multiply<kLanes>(rows, width, depth_,
                        {values + p * values_.position_step, values_.tile_step, 1},
                        filter + p * filter_.position_step, width,
@@ -270,12 +269,13 @@ class FilterPlan final : public WinogradPlan {
       const Tiles::Place place = tiles_.At(first + i);
       After<T> after = call.after;
       if (after.add) after.add += place.image * to_.image_step;
-      Loops::TransformOutput(to_, panel * kPanel / kLanes, width / kLanes,
-                             products + i * products_.tile_step, products_.position_step, after,
-                             place.h, place.w, call.y + place.image * to_.image_step);
+      loops_.transform_output(to_, panel * kPanel / kLanes, width / kLanes,
+                              products + i * products_.tile_step, products_.position_step, after,
+                              place.h, place.w, call.y + place.image * to_.image_step);
     }
   }
 
+  const Loops<T, kLanes> loops_;
   const bool prepared_;
   Image<kLanes> from_, to_;
   int64_t depth_, columns_, pad_top_, pad_left_;
@@ -283,7 +283,7 @@ class FilterPlan final : public WinogradPlan {
   bool by_panel_;
   int64_t chunk_;
   Values values_, products_;
-  FilterPanels<T, kLanes, Taps> filter_;
+  FilterPanels<T, kLanes> filter_;
 };
 
 /// Computes dW and db from dy and x: sums of products of all tiles' values, in one of three ways.
@@ -296,24 +296,26 @@ class FilterPlan final : public WinogradPlan {
 ///   computes the sums and the weights of some results at a time.
 ///
 /// Tiles are summed in an order that does not depend on the number of threads.
-template <class T, int64_t kLanes, class Taps>
+template <class T, int64_t kLanes>
 class GradientPlan final : public WinogradPlan {
  public:
-  GradientPlan(const ConvSpec& spec, LaneTag tag, const Shape& x, const Shape& y)
+  GradientPlan(const ConvSpec& spec, const Loops<T, kLanes>& loops, LaneTag tag, const Shape& x,
+               const Shape& y)
       : WinogradPlan(spec, {LaneLayout(y, spec.dtype, tag), LaneLayout(x, spec.dtype, tag)}, {}),
+        loops_(loops),
         x_(x, tag),
         y_(y, tag),
         images_(x[0]),
         in_(x[1]),
         out_(y[1]),
-        tiles_(y[0], y_.height, y_.width, Taps::kOutDown, Taps::kOutAcross),
+        tiles_(y[0], y_.height, y_.width, loops.out_down, loops.out_across),
         slices_(SlicesOf()),
         at_once_(tiles_.count * (in_ + out_) < in_ * out_),
         chunk_(slices_ > 0 ? PieceOf()
                : at_once_  ? tiles_.count
                            : ChunkOf()),
-        x_values_(kPositions, chunk_, RoundUp(in_, kLanes), kLanes),
-        y_values_(kPositions, chunk_, RoundUp(out_, kLanes), kLanes) {}
+        x_values_(loops.positions, chunk_, RoundUp(in_, kLanes), kLanes),
+        y_values_(loops.positions, chunk_, RoundUp(out_, kLanes), kLanes) {}
 
   size_t workspace_bytes() const override {
     const int64_t values = x_values_.size + y_values_.size;
@@ -333,13 +335,11 @@ class GradientPlan final : public WinogradPlan {
   }
 
  private:
-  using Loops = Kernels<T, kLanes, Taps>;
-  static constexpr int64_t kPositions = Taps::kPositions;
   static constexpr int64_t kBlock = kLanes == 16 ? 16 : 12;  // results that are summed together
   static constexpr int64_t kRows = 4;                        // of them in one product
   // Strides of the sums between positions, padded like Values, and between results.
   int64_t sum_step() const { return RoundUp(in_, kLanes) + kLanes; }
-  int64_t result_step() const { return kPositions * sum_step(); }
+  int64_t result_step() const { return loops_.positions * sum_step(); }
   int64_t sums_size() const { return result_step() * RoundUp(out_, kRows); }  // [out][position][in]
   int64_t blocks() const { return (out_ + kBlock - 1) / kBlock; }
   int64_t results(int64_t block) const { return std::min(kBlock, out_ - block * kBlock); }
@@ -353,19 +353,19 @@ class GradientPlan final : public WinogradPlan {
   }
   // Tiles whose values fill half of the L2 cache.
   int64_t PieceOf() const {
-    const auto tile = static_cast<int64_t>(sizeof(float)) * kPositions *
+    const auto tile = static_cast<int64_t>(sizeof(float)) * loops_.positions *
                       (RoundUp(in_, kLanes) + RoundUp(out_, kLanes) + 2 * kLanes);
     return std::clamp<int64_t>(SecondLevelCacheBytes() / 2 / tile, 16, 128);
   }
   // Tiles whose values fit in the last-level cache. Large sums get more tiles, so that they are
   // read less often.
   int64_t ChunkOf() const {
-    const int64_t tile = kPositions * (in_ + out_);
+    const int64_t tile = loops_.positions * (in_ + out_);
     if constexpr (kLanes == 8)
       return std::min(tiles_.count, std::clamp<int64_t>((int64_t{1} << 19) / tile, 64,
-                                                        TilesLike(128, kPositions)));
+                                                        TilesLike(128, loops_.positions)));
     return std::min(tiles_.count, std::clamp<int64_t>((int64_t{1} << 21) / tile, 128,
-                                                      TilesLike(512, kPositions)));
+                                                      TilesLike(512, loops_.positions)));
   }
 
   void RunBySlice(const T* x, const T* dy, T* dw, float* workspace) const {
@@ -379,7 +379,7 @@ class GradientPlan final : public WinogradPlan {
         for (int64_t first = begin; first < end; first += chunk_) {
           const int64_t count = std::min(chunk_, end - first);
           TransformTiles(x, dy, first, 0, count, x_values, y_values);
-          for (int64_t p = 0; p < kPositions; ++p)
+          for (int64_t p = 0; p < loops_.positions; ++p)
             for (int64_t block = 0; block < blocks(); ++block)
               AddProducts(p, block, count, x_values, y_values,
                           sums + s * sums_size() + block * kBlock * result_step(), first != begin);
@@ -389,8 +389,8 @@ class GradientPlan final : public WinogradPlan {
     ParallelFor(out_, 4, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         float* own = sums + i * result_step();
-        for (int64_t s = 1; s < slices_; ++s) Loops::Add(result_step(), own + s * sums_size(), own);
-        Loops::TransformFilterGradient(in_, own, sum_step(), dw + i * in_ * Taps::kWeights);
+        for (int64_t s = 1; s < slices_; ++s) loops_.add(result_step(), own + s * sums_size(), own);
+        loops_.transform_filter_gradient(in_, own, sum_step(), dw + i * in_ * loops_.weights);
       }
     });
   }
@@ -406,7 +406,7 @@ class GradientPlan final : public WinogradPlan {
         TransformTiles(x, dy, first, begin, end, x_values, y_values);
       });
       if (at_once_) break;
-      ParallelFor(kPositions * blocks(), 1, [&](int64_t begin, int64_t end) {
+      ParallelFor(loops_.positions * blocks(), 1, [&](int64_t begin, int64_t end) {
         for (int64_t item = begin; item < end; ++item)
           AddProducts(item / blocks(), item % blocks(), count, x_values, y_values,
                       sums + item % blocks() * block_size, first != 0);
@@ -418,11 +418,11 @@ class GradientPlan final : public WinogradPlan {
         for (int64_t block = blocks() * piece / pieces; block < blocks() * (piece + 1) / pieces;
              ++block) {
           float* own = sums + (at_once_ ? piece : block) * block_size;
-          for (int64_t p = 0; at_once_ && p < kPositions; ++p)
+          for (int64_t p = 0; at_once_ && p < loops_.positions; ++p)
             AddProducts(p, block, tiles_.count, x_values, y_values, own, false);
           for (int64_t i = 0; i < results(block); ++i)
-            Loops::TransformFilterGradient(in_, own + i * result_step(), sum_step(),
-                                           dw + (block * kBlock + i) * in_ * Taps::kWeights);
+            loops_.transform_filter_gradient(in_, own + i * result_step(), sum_step(),
+                                             dw + (block * kBlock + i) * in_ * loops_.weights);
         }
     });
   }
@@ -434,12 +434,13 @@ class GradientPlan final : public WinogradPlan {
       const Tiles::Place place = tiles_.At(first + i);
       float* of_x = x_values + i * x_values_.tile_step;
       float* of_y = y_values + i * y_values_.tile_step;
-      Loops::TransformInput(x_, x + place.image * x_.image_step, place.h - spec_.geometry.pad_top(),
-                            place.w - spec_.geometry.pad_left(), of_x, x_values_.position_step);
-      Loops::TransformOutputGradient(y_, dy + place.image * y_.image_step, place.h, place.w, of_y,
-                                     y_values_.position_step);
-      FillVectors(x_, kPositions, of_x, x_values_.position_step);
-      FillVectors(y_, kPositions, of_y, y_values_.position_step);
+      loops_.transform_input(x_, x + place.image * x_.image_step,
+                             place.h - spec_.geometry.pad_top(),
+                             place.w - spec_.geometry.pad_left(), of_x, x_values_.position_step);
+      loops_.transform_output_gradient(y_, dy + place.image * y_.image_step, place.h, place.w, of_y,
+                                       y_values_.position_step);
+      FillVectors(x_, loops_.positions, of_x, x_values_.position_step);
+      FillVectors(y_, loops_.positions, of_y, y_values_.position_step);
     }
   }
 
@@ -459,8 +460,8 @@ class GradientPlan final : public WinogradPlan {
         std::array<double, kLanes> sums = {};
         for (int64_t n = 0; n < images_; ++n)
           for (int64_t h = 0; h < y_.height; ++h)
-            Loops::SumRow(dy + n * y_.image_step + y_.offset(block) + h * y_.row_step,
-                          y_.column_step, y_.width, sums.data());
+            loops_.sum_row(dy + n * y_.image_step + y_.offset(block) + h * y_.row_step,
+                           y_.column_step, y_.width, sums.data());
         const int64_t first = y_.channel(block);
         for (int64_t lane = 0; lane < std::min(kLanes, out_ - first); ++lane)
           db[first + lane] = T(static_cast<float>(sums[static_cast<size_t>(lane)]));
@@ -468,6 +469,7 @@ class GradientPlan final : public WinogradPlan {
     });
   }
 
+  const Loops<T, kLanes> loops_;
   Image<kLanes> x_, y_;
   int64_t images_, in_, out_;
   Tiles tiles_;
@@ -477,21 +479,21 @@ class GradientPlan final : public WinogradPlan {
   Values x_values_, y_values_;
 };
 
-template <class T, int64_t kLanes, class Taps>
-PlanPtr MakePlanOf(const ConvSpec& spec) {
+template <class T, int64_t kLanes>
+PlanPtr MakePlanOf(const ConvSpec& spec, const Loops<T, kLanes>& loops) {
   const Recorder& r = spec.geometry;
   const LaneTag tag = TagFor(spec, kLanes);
   switch (spec.pass) {
     case ConvPass::kForward:
-      return std::make_shared<FilterPlan<T, kLanes, Taps>>(
-          spec, tag, r.input_shape(), r.output_shape(), r.pad_top(), r.pad_left());
+      return std::make_shared<FilterPlan<T, kLanes>>(spec, loops, tag, r.input_shape(),
+                                                     r.output_shape(), r.pad_top(), r.pad_left());
     case ConvPass::kBackwardX:
-      return std::make_shared<FilterPlan<T, kLanes, Taps>>(
-          spec, tag, r.output_shape(), r.input_shape(), Taps::kDown - 1 - r.pad_top(),
-          Taps::kAcross - 1 - r.pad_left());
+      return std::make_shared<FilterPlan<T, kLanes>>(spec, loops, tag, r.output_shape(),
+                                                     r.input_shape(), loops.down - 1 - r.pad_top(),
+                                                     loops.across - 1 - r.pad_left());
     default:
-      return std::make_shared<GradientPlan<T, kLanes, Taps>>(spec, tag, r.input_shape(),
-                                                             r.output_shape());
+      return std::make_shared<GradientPlan<T, kLanes>>(spec, loops, tag, r.input_shape(),
+                                                       r.output_shape());
   }
 }
 
@@ -500,7 +502,8 @@ PlanPtr MakePlanOf(const ConvSpec& spec) {
 PlanPtr MakePlan(const ConvSpec& spec, int64_t lanes) {
   return WithTaps(spec, [&]<class Taps>(Taps) {
     const auto make = [&]<class T>() {
-      return lanes == 16 ? MakePlanOf<T, 16, Taps>(spec) : MakePlanOf<T, 8, Taps>(spec);
+      return lanes == 16 ? MakePlanOf<T, 16>(spec, Loops<T, 16>::template For<Taps>())
+                         : MakePlanOf<T, 8>(spec, Loops<T, 8>::template For<Taps>());
     };
     if constexpr (!std::is_same_v<Taps, LargeTile>)
       if (spec.dtype == kFloat32) return make.template operator()<float>();

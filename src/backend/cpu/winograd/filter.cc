@@ -38,7 +38,8 @@ class FilterLayout final : public OpaqueLayout {
 
  public:
   explicit FilterLayout(const Shape& filter)
-      : OpaqueLayout(filter, kFloat32), panels_(filter[1], filter[0], false) {}
+      : OpaqueLayout(filter, kFloat32),
+        panels_(Loops<float, kLanes>::template For<Square>(), filter[1], filter[0], false) {}
 
   const char* backend() const override { return "onednn"; }
   size_t bytes() const override { return panels_.bytes(); }
@@ -81,7 +82,7 @@ class FilterLayout final : public OpaqueLayout {
   }
 
  private:
-  FilterPanels<float, kLanes, Square> panels_;
+  FilterPanels<float, kLanes> panels_;
 };
 
 }  // namespace

@@ -12,18 +12,19 @@
 namespace singa::cpu::winograd {
 
 /// Layout of a transformed filter of T: panels of results, each [position][depth][column].
-template <class T, int64_t kLanes, class Taps>
+template <class T, int64_t kLanes>
 struct FilterPanels {
   static constexpr int64_t kWidth = 2 * kLanes;  // columns that a product computes together
 
   /// `turned`: transposed and rotated, for the gradient of the input.
-  FilterPanels(int64_t depth, int64_t columns, bool turned)
-      : depth(depth),
+  FilterPanels(const Loops<T, kLanes>& loops, int64_t depth, int64_t columns, bool turned)
+      : loops(loops),
+        depth(depth),
         columns(columns),
         turned(turned),
         count((columns + kWidth - 1) / kWidth),
         position_step(depth * kWidth + kLanes),
-        size(Taps::kPositions * position_step) {}
+        size(loops.positions * position_step) {}
 
   /// Columns of a panel, including the padding of its last vector.
   int64_t width(int64_t panel) const {
@@ -31,17 +32,18 @@ struct FilterPanels {
   }
   size_t bytes() const { return static_cast<size_t>(count * size) * sizeof(float); }
   void Transform(int64_t panel, const T* weights, float* values) const {
-    constexpr int64_t kWeights = Taps::kWeights;
-    const int64_t lane_step = turned ? kWeights : depth * kWeights,
-                  depth_step = turned ? columns * kWeights : kWeights;
+    const int64_t weights_each = loops.weights;
+    const int64_t lane_step = turned ? weights_each : depth * weights_each,
+                  depth_step = turned ? columns * weights_each : weights_each;
     for (int64_t lane = 0; lane < width(panel); lane += kLanes) {
       const int64_t first = panel * kWidth + lane;
-      Kernels<T, kLanes, Taps>::TransformFilter(
+      loops.transform_filter(
           {depth, lane_step, depth_step, std::min(kLanes, columns - first), turned},
           weights + first * lane_step, values + lane, position_step, width(panel));
     }
   }
 
+  Loops<T, kLanes> loops;
   int64_t depth, columns;
   bool turned;
   int64_t count;

@@ -105,4 +105,37 @@ struct Kernels {
   static void SumRow(const T* row, int64_t step, int64_t count, double* sums);
 };
 
+/// Kernels of some Taps, and their sizes. Plans read this table, so that they are compiled once for
+/// all filters.
+template <class T, int64_t kLanes>
+struct Loops {
+  template <class Taps>
+  static constexpr Loops For() {
+    using K = Kernels<T, kLanes, Taps>;
+    return {Taps::kDown,
+            Taps::kAcross,
+            Taps::kWeights,
+            Taps::kOutDown,
+            Taps::kOutAcross,
+            Taps::kPositions,
+            K::TransformInput,
+            K::TransformOutputGradient,
+            K::TransformOutput,
+            K::TransformFilter,
+            K::TransformFilterGradient,
+            K::Add,
+            K::SumRow};
+  }
+
+  int64_t down, across, weights;  // of the filter
+  int64_t out_down, out_across, positions;
+  decltype(&Kernels<T, kLanes, Taps<3, 3>>::TransformInput) transform_input;
+  decltype(&Kernels<T, kLanes, Taps<3, 3>>::TransformOutputGradient) transform_output_gradient;
+  decltype(&Kernels<T, kLanes, Taps<3, 3>>::TransformOutput) transform_output;
+  decltype(&Kernels<T, kLanes, Taps<3, 3>>::TransformFilter) transform_filter;
+  decltype(&Kernels<T, kLanes, Taps<3, 3>>::TransformFilterGradient) transform_filter_gradient;
+  decltype(&Kernels<T, kLanes, Taps<3, 3>>::Add) add;
+  decltype(&Kernels<T, kLanes, Taps<3, 3>>::SumRow) sum_row;
+};
+
 }  // namespace singa::cpu::winograd

@@ -86,13 +86,15 @@ void ScatterRows(const ScatterSpec& spec, const PickGroups& groups, const Execut
   });
 }
 
-template <class Fold, class T>
-void ScatterFold(const ScatterSpec& spec, const PickGroups& groups, const Execution& execution) {
+/// `join` is JoinUpdates with a fold.
+template <class T>
+void ScatterFold(const ScatterSpec& spec, const PickGroups& groups, const Execution& execution,
+                 decltype(&JoinUpdates<formula::SumFold<T>, T>) join) {
   const T* x = execution.in<T>(0);
   const T* updates = execution.in<T>(2);
   T* y = execution.out<T>(0);
   ScatterRows<T>(spec, groups, execution, [&](const int64_t* picks, int64_t count, int64_t at) {
-    JoinUpdates<Fold>(x + at, updates, picks, count, spec.width, y + at);
+    join(x + at, updates, picks, count, spec.width, y + at);
   });
 }
 
@@ -110,13 +112,13 @@ void RunScatter(const ScatterSpec& spec, const Execution& execution) {
     if constexpr (!std::is_same_v<T, bool>) {
       switch (spec.reduction) {
         case ScatterReduction::kAdd:
-          return ScatterFold<formula::SumFold<T>, T>(spec, groups, execution);
+          return ScatterFold<T>(spec, groups, execution, JoinUpdates<formula::SumFold<T>, T>);
         case ScatterReduction::kMul:
-          return ScatterFold<formula::ProdFold<T>, T>(spec, groups, execution);
+          return ScatterFold<T>(spec, groups, execution, JoinUpdates<formula::ProdFold<T>, T>);
         case ScatterReduction::kMax:
-          return ScatterFold<formula::MaxFold<T>, T>(spec, groups, execution);
+          return ScatterFold<T>(spec, groups, execution, JoinUpdates<formula::MaxFold<T>, T>);
         default:
-          return ScatterFold<formula::MinFold<T>, T>(spec, groups, execution);
+          return ScatterFold<T>(spec, groups, execution, JoinUpdates<formula::MinFold<T>, T>);
       }
     }
   });

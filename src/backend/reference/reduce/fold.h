@@ -117,22 +117,48 @@ inline size_t FoldWorkspace(int64_t kept, int64_t folded) {
   return parts > 1 ? static_cast<size_t>(parts * kept) * sizeof(double) : 0;
 }
 
+/// The loops of a Fold. What walks along the axes calls them by this table, and so is compiled once
+/// for all folds of the same types.
+template <class T, class Acc>
+struct FoldLoops {
+  template <class Fold>
+  static constexpr FoldLoops For() {
+    return {Fold::Identity(),
+            [](const T* p, int64_t runs, int64_t run_stride, int64_t n, int64_t stride, Acc* acc) {
+              for (int64_t i = 0; i < runs; ++i)
+                acc[i] = Fold::Join(acc[i], FoldRun<Fold>(p + i * run_stride, n, stride));
+            },
+            FoldRows<Fold, T>,
+            [](const Acc* other, int64_t n, Acc* acc) {
+              for (int64_t i = 0; i < n; ++i) acc[i] = Fold::Join(acc[i], other[i]);
+            }};
+  }
+
+  Acc identity;
+  /// acc[i] = join of acc[i] with run i of n elements, for some runs.
+  void (*runs)(const T* p, int64_t runs, int64_t run_stride, int64_t n, int64_t stride, Acc* acc);
+  /// FoldRows
+  void (*rows)(const T* p, int64_t rows, int64_t row_stride, int64_t columns, int64_t stride,
+               Acc* acc);
+  /// acc[i] = join of acc[i] with other[i], for n numbers.
+  void (*join)(const Acc* other, int64_t n, Acc* acc);
+};
+
 /// Folds elements [begin, end) of the folded axes into acc, for the results [first, last).
-template <class Fold, class T>
-void FoldRange(const FoldSpace& space, const T* in, int64_t first, int64_t last, int64_t begin,
-               int64_t end, typename Fold::Acc* acc) {
+template <class T, class Acc>
+void FoldRange(const FoldLoops<T, Acc>& fold, const FoldSpace& space, const T* in, int64_t first,
+               int64_t last, int64_t begin, int64_t end, Acc* acc) {
   const int64_t kept_stride = space.kept.inner_stride(0);
   const int64_t folded_stride = space.folded.inner_stride(0);
   const bool by_runs = space.by_runs();
-  std::fill(acc, acc + (last - first), Fold::Identity());
+  std::fill(acc, acc + (last - first), fold.identity);
   space.kept.Walk(first, last, [&](const auto& kept, int64_t n) {
     space.folded.Walk(begin, end, [&](const auto& folded, int64_t m) {
       const T* p = in + kept[0] + folded[0];
       if (by_runs) {
-        for (int64_t i = 0; i < n; ++i)
-          acc[i] = Fold::Join(acc[i], FoldRun<Fold>(p + i * kept_stride, m, folded_stride));
+        fold.runs(p, n, kept_stride, m, folded_stride, acc);
       } else {
-        FoldRows<Fold>(p, m, folded_stride, n, kept_stride, acc);
+        fold.rows(p, m, folded_stride, n, kept_stride, acc);
       }
     });
     acc += n;
@@ -140,9 +166,9 @@ void FoldRange(const FoldSpace& space, const T* in, int64_t first, int64_t last,
 }
 
 /// Folds the array. Calls store(offset in the result, Acc) once for each result, from any thread.
-template <class Fold, class T, class Store>
-void FoldAxes(const FoldSpace& space, const T* in, void* workspace, const Store& store) {
-  using Acc = typename Fold::Acc;
+template <class T, class Acc, class Store>
+void FoldAxes(const FoldLoops<T, Acc>& fold, const FoldSpace& space, const T* in, void* workspace,
+              const Store& store) {
   static_assert(sizeof(Acc) <= sizeof(double));
   const int64_t kept = space.kept.size();
   const int64_t folded = space.folded.size();
@@ -162,7 +188,7 @@ void FoldAxes(const FoldSpace& space, const T* in, void* workspace, const Store&
                   Acc acc[kFoldBlock];
                   for (int64_t first = begin; first < end; first += kFoldBlock) {
                     const int64_t last = std::min(end, first + kFoldBlock);
-                    FoldRange<Fold>(space, in, first, last, 0, folded, acc);
+                    FoldRange(fold, space, in, first, last, 0, folded, acc);
                     store_all(first, last, acc);
                   }
                 });
@@ -172,14 +198,12 @@ void FoldAxes(const FoldSpace& space, const T* in, void* workspace, const Store&
   ParallelFor(parts, 1, [&](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part)
       for (int64_t first = 0; first < kept; first += kFoldBlock)
-        FoldRange<Fold>(space, in, first, std::min(kept, first + kFoldBlock), part * folded / parts,
-                        (part + 1) * folded / parts, partial + part * kept + first);
+        FoldRange(fold, space, in, first, std::min(kept, first + kFoldBlock), part * folded / parts,
+                  (part + 1) * folded / parts, partial + part * kept + first);
   });
   for (int64_t gap = 1; gap < parts; gap *= 2)
     for (int64_t part = 0; part + gap < parts; part += 2 * gap)
-      for (int64_t i = 0; i < kept; ++i)
-        partial[part * kept + i] =
-            Fold::Join(partial[part * kept + i], partial[(part + gap) * kept + i]);
+      fold.join(partial + (part + gap) * kept, kept, partial + part * kept);
   store_all(0, kept, partial);
 }
 

@@ -29,21 +29,25 @@ void ReduceTyped(const ReduceSpec& spec, const Execution& execution) {
   };
   T* out = execution.out<T>(0);
   const auto store = [&](int64_t i, ComputeType<T> value) { out[i] = Convert<T>(value); };
+  using Sums = FoldLoops<T, SumType<T>>;
+  using Values = FoldLoops<T, ComputeType<T>>;
+  const auto fold_sum = [&](const Sums& fold) { FoldAxes(fold, space, in, workspace, store_sum); };
+  const auto fold_values = [&](const Values& fold) { FoldAxes(fold, space, in, workspace, store); };
   switch (spec.reduce) {
     case ReduceOp::kSum:
     case ReduceOp::kMean:
-      return FoldAxes<SumFold<T>>(space, in, workspace, store_sum);
+      return fold_sum(Sums::template For<SumFold<T>>());
     case ReduceOp::kL1:
-      return FoldAxes<AbsSumFold<T>>(space, in, workspace, store_sum);
+      return fold_sum(Sums::template For<AbsSumFold<T>>());
     case ReduceOp::kL2:
     case ReduceOp::kSumSquare:
-      return FoldAxes<SquareSumFold<T>>(space, in, workspace, store_sum);
+      return fold_sum(Sums::template For<SquareSumFold<T>>());
     case ReduceOp::kProd:
-      return FoldAxes<ProdFold<T>>(space, in, workspace, store_sum);
+      return fold_sum(Sums::template For<ProdFold<T>>());
     case ReduceOp::kMax:
-      return FoldAxes<MaxFold<T>>(space, in, workspace, store);
+      return fold_values(Values::template For<MaxFold<T>>());
     default:
-      return FoldAxes<MinFold<T>>(space, in, workspace, store);
+      return fold_values(Values::template For<MinFold<T>>());
   }
 }
 

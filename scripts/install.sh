@@ -7,7 +7,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/venv.sh .venv build run "$@"
+scripts/venv.sh .venv build
+# What singa needs when it runs is installed while singa is configured and compiled.
+scripts/venv.sh .venv run "$@" &
+requirements=$!
 build=build/release
 [[ ${PRESET-} != ci ]] || build=build/ci
 
@@ -15,6 +18,7 @@ build=build/release
 stamp=.venv/.singa-installed
 if [[ -e $stamp ]] && [[ -z $(find CMakeLists.txt pyproject.toml cmake include src python \
   -newer "$stamp" -type f -not -name '*.pyc' -print -quit) ]]; then
+  wait "$requirements"
   echo "== singa is installed in .venv and up to date"
   exit 0
 fi
@@ -43,6 +47,7 @@ if ! {
   CMAKE_BUILD_PARALLEL_LEVEL=${JOBS:-$(nproc)} PATH="$PWD/.venv/bin:$PATH" \
     .venv/bin/python -m pip wheel --disable-pip-version-check --no-build-isolation --no-deps \
     --verbose --config-settings=build-dir="$build" --wheel-dir build/wheel . &&
+    wait "$requirements" &&
     .venv/bin/python -m pip install --disable-pip-version-check --no-deps --force-reinstall \
       build/wheel/singa-*.whl
 } >>build/install.log 2>&1; then

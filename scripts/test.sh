@@ -72,10 +72,13 @@ case "${1-}" in
     ;;
   quick)
     preset=debug
-    scripts/venv.sh .venv build run test
+    scripts/venv.sh .venv build
+    scripts/venv.sh .venv run test & # what tests import is installed while singa is compiled
+    requirements=$!
     configure -DSINGA_CUDA=off -DSINGA_EMULATED_GPU=OFF
     echo "== building the library and the Python package on $jobs cores"
     build singa_wrap python_tree
+    wait "$requirements"
     read -ra flags <<<"-q --no-header ${PYTEST_FLAGS-}"
     mapfile -t first < <(python scripts/changed_tests.py python)
     echo "== Python tests of what changed: ${first[*]}"

@@ -1,6 +1,7 @@
 #pragma once
 
-#include <sstream>
+#include <initializer_list>
+#include <ostream>
 #include <stdexcept>
 #include <string>
 
@@ -42,12 +43,30 @@ class SINGA_API NotImplemented : public std::runtime_error {
 
 namespace detail {
 
+/// A part of a message: a reference to anything that a stream writes. Messages are joined from
+/// these in one place, because a call would else compile its own stream.
+struct MessagePart {
+  MessagePart(const char* text) : value(text) {}  // NOLINT(google-explicit-constructor)
+  template <class T>
+  MessagePart(const T& value)  // NOLINT(google-explicit-constructor)
+      : value(&value),
+        write([](std::ostream& out, const void* value) { out << *static_cast<const T*>(value); }) {}
+  const void* value;
+  void (*write)(std::ostream& out, const void* value) = nullptr;  ///< null: value is a text
+};
+
+/// "[op] parts..."
+SINGA_API std::string JoinMessage(const char* op, std::initializer_list<MessagePart> parts);
+
 template <class... Parts>
 std::string Message(const char* op, const Parts&... parts) {
-  std::ostringstream out;
-  out << '[' << op << "] ";
-  (out << ... << parts);
-  return out.str();
+  return JoinMessage(op, {MessagePart(parts)...});
+}
+
+template <class Error>
+[[noreturn, gnu::cold, gnu::noinline]] void Throw(const char* op,
+                                                  std::initializer_list<MessagePart> parts) {
+  throw Error(JoinMessage(op, parts));
 }
 
 }  // namespace detail
@@ -57,7 +76,7 @@ std::string Message(const char* op, const Parts&... parts) {
 template <class Error = std::invalid_argument, class... Parts>
 inline void Check(bool condition, const char* op, const Parts&... parts) {
   if (!condition) [[unlikely]]
-    throw Error(detail::Message(op, parts...));
+    detail::Throw<Error>(op, {detail::MessagePart(parts)...});
 }
 
 }  // namespace singa

@@ -4,6 +4,8 @@
 
 #include "model/dispatch/fields.h"
 #include "singa/core/dtype.h"
+#include "singa/core/layout.h"
+#include "singa/core/threads.h"
 
 namespace singa {
 
@@ -16,5 +18,15 @@ template <class E>
 inline constexpr int kEnumSize = static_cast<int>(E::kCount);
 template <>
 inline constexpr int kEnumSize<DataType> = kNumDataType;
+
+/// A Spec whose fields `threads` and `plain`, where it has them, have the values of the settings in
+/// force.
+template <class Spec>
+Spec CurrentSpec() {
+  Spec spec;
+  if constexpr (requires { spec.threads; }) spec.threads = NumThreads();
+  if constexpr (requires { spec.plain; }) spec.plain = GetLayoutMode() == LayoutMode::kPlain;
+  return spec;
+}
 
 }  // namespace singa

@@ -42,11 +42,13 @@ Recorder GeometryFromOutput(const char* op, const ConvHandle& handle, const Tens
   return GeometryOf(op, handle, x_shape, bias);
 }
 
-ConvSpec SpecOf(ConvPass pass, const Recorder& geometry, const Tensor& first) {
-  ConvSpec spec;
+ConvSpec SpecOf(ConvPass pass, const Recorder& geometry, const Tensor& first,
+                const ConvHandle& handle) {
+  auto spec = CurrentSpec<ConvSpec>();
   spec.pass = pass;
   spec.dtype = first.data_type();
   spec.geometry = geometry;
+  spec.choice = ChoiceOf(handle);
   return spec;
 }
 
@@ -59,31 +61,31 @@ Tensor AsChannelsLast(const Tensor& t) {
 }
 
 Tensor RunBackwardX(const char* op, const Tensor& dy, const Tensor& W, const LayoutPtr& x_layout,
-                    const Recorder& geometry, const PlanOptions& choice) {
-  ConvSpec spec = SpecOf(ConvPass::kBackwardX, geometry, dy);
+                    const Recorder& geometry, const ConvHandle& handle) {
+  ConvSpec spec = SpecOf(ConvPass::kBackwardX, geometry, dy, handle);
   spec.geometry.bias = false;
   spec.x_layout = x_layout;
   spec.dy_layout = dy.layout();
   spec.alignment = AlignmentOf({&dy, &W});
-  return Call(spec, {dy, W}, {.op = op, .zeros = dy.size() == 0, .plan = choice});
+  return Call(spec, {dy, W}, {.op = op, .zeros = dy.size() == 0, .plan = spec.choice});
 }
 
 /// {dW} or {dW, db}, by geometry.bias.
 std::vector<Tensor> RunBackwardW(const char* op, const Tensor& dy, const Tensor& x,
-                                 const Recorder& geometry, const PlanOptions& choice) {
-  ConvSpec spec = SpecOf(ConvPass::kBackwardW, geometry, dy);
+                                 const Recorder& geometry, const ConvHandle& handle) {
+  ConvSpec spec = SpecOf(ConvPass::kBackwardW, geometry, dy, handle);
   spec.x_layout = x.layout();
   spec.dy_layout = dy.layout();
   spec.alignment = AlignmentOf({&dy, &x});
-  return CallForAll(spec, {dy, x}, {.op = op, .zeros = dy.size() == 0, .plan = choice});
+  return CallForAll(spec, {dy, x}, {.op = op, .zeros = dy.size() == 0, .plan = spec.choice});
 }
 
 Tensor RunBackwardB(const char* op, const Tensor& dy, const Recorder& geometry,
-                    const PlanOptions& choice) {
-  ConvSpec spec = SpecOf(ConvPass::kBackwardB, geometry, dy);
+                    const ConvHandle& handle) {
+  ConvSpec spec = SpecOf(ConvPass::kBackwardB, geometry, dy, handle);
   spec.dy_layout = dy.layout();
   spec.alignment = AlignmentOf({&dy});
-  return Call(spec, {dy}, {.op = op, .zeros = dy.size() == 0, .plan = choice});
+  return Call(spec, {dy}, {.op = op, .zeros = dy.size() == 0, .plan = spec.choice});
 }
 
 }  // namespace
@@ -108,10 +110,10 @@ Tensor ConvForward(const Tensor& x, const Tensor& W, const Tensor& b, const Conv
                    const Tensor& add, bool relu) {
   constexpr const char* kOp = "ConvForward";
   CheckFloat(kOp, "x", x);
-  ConvSpec spec = SpecOf(ConvPass::kForward, GeometryOf(kOp, handle, x.shape(), !b.empty()), x);
+  ConvSpec spec =
+      SpecOf(ConvPass::kForward, GeometryOf(kOp, handle, x.shape(), !b.empty()), x, handle);
   spec.has_add = !add.empty();
   spec.relu = relu;
-  spec.choice = ChoiceOf(handle);
   return RunConvForward(std::move(spec), x, W, b, add);
 }
 
@@ -142,7 +144,7 @@ Tensor ConvBackwardX(const Tensor& dy, const Tensor& W, const ConvHandle& handle
   CheckFloat(kOp, "dy", dy);
   const Recorder geometry = x_shape.empty() ? GeometryFromOutput(kOp, handle, dy, false)
                                             : GeometryOf(kOp, handle, x_shape, false);
-  return RunBackwardX(kOp, dy, W, nullptr, geometry, ChoiceOf(handle));
+  return RunBackwardX(kOp, dy, W, nullptr, geometry, handle);
 }
 
 Tensor ConvBackwardW(const Tensor& dy, const Tensor& x, const ConvHandle& handle) {
@@ -150,7 +152,7 @@ Tensor ConvBackwardW(const Tensor& dy, const Tensor& x, const ConvHandle& handle
   CheckFloat(kOp, "x", x);
   const Recorder geometry = GeometryOf(kOp, handle, x.shape(), false);
   CheckMatches(kOp, "dy", dy, "x", x);
-  return RunBackwardW(kOp, dy, x, geometry, ChoiceOf(handle))[0];
+  return RunBackwardW(kOp, dy, x, geometry, handle)[0];
 }
 
 Tensor ConvBackwardB(const Tensor& dy, const ConvHandle& handle) {
@@ -164,7 +166,7 @@ Tensor ConvBackwardB(const Tensor& dy, const ConvHandle& handle) {
   geometry.batchsize = dy.shape()[0];
   TakeOutputSizes(dy.shape(), &geometry);
   geometry.bias = true;
-  return RunBackwardB(kOp, dy, geometry, ChoiceOf(handle));
+  return RunBackwardB(kOp, dy, geometry, handle);
 }
 
 std::vector<Tensor> ConvBackward(const Tensor& dy, const Tensor& x, const Tensor& W,
@@ -175,16 +177,15 @@ std::vector<Tensor> ConvBackward(const Tensor& dy, const Tensor& x, const Tensor
   CheckShapeIs(kOp, "dy", dy, geometry.output_shape());
   CheckMatches(kOp, "dy", dy, "x", x);
   if (need_x) CheckMatches(kOp, "W", W, "x", x);
-  const PlanOptions choice = ChoiceOf(handle);
   const Tensor image = x.layout() ? AsChannelsLast(dy) : dy;  // once for all passes
   std::vector<Tensor> gradients(3);
-  if (need_x) gradients[0] = RunBackwardX(kOp, image, W, x.layout(), geometry, choice);
+  if (need_x) gradients[0] = RunBackwardX(kOp, image, W, x.layout(), geometry, handle);
   if (need_w) {
-    std::vector<Tensor> parameters = RunBackwardW(kOp, image, x, geometry, choice);
+    std::vector<Tensor> parameters = RunBackwardW(kOp, image, x, geometry, handle);
     gradients[1] = parameters[0];
     if (need_b) gradients[2] = parameters[1];
   } else if (need_b) {
-    gradients[2] = RunBackwardB(kOp, image, geometry, choice);
+    gradients[2] = RunBackwardB(kOp, image, geometry, handle);
   }
   return gradients;
 }

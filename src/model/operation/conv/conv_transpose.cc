@@ -85,7 +85,7 @@ Recorder GeometryOf(const char* op, const ConvTransposeHandle& handle, const Sha
 }
 
 ConvTransposeSpec SpecOf(ConvPass pass, const Recorder& geometry, const Tensor& like) {
-  ConvTransposeSpec spec;
+  auto spec = CurrentSpec<ConvTransposeSpec>();
   spec.pass = pass;
   spec.dtype = like.data_type();
   spec.geometry = geometry;

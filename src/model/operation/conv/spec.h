@@ -11,7 +11,6 @@
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
 #include "singa/core/tensor.h"
-#include "singa/core/threads.h"
 #include "singa/operation/recorder.h"
 
 namespace singa {
@@ -33,12 +32,12 @@ struct ConvSpec {
   /// not known.
   LayoutPtr x_layout;
   LayoutPtr dy_layout;
-  bool plain = GetLayoutMode() == LayoutMode::kPlain;  ///< images stay row-major
-  int threads = NumThreads();                          ///< the workspace has room for this many
-  int alignment = kVectorBytes;                        ///< of the arguments: see alignment.h
+  bool plain = false;            ///< images stay row-major
+  int threads = 1;               ///< the workspace has room for this many
+  int alignment = kVectorBytes;  ///< of the arguments: see alignment.h
   /// The options of the call, for passes that rewrite it. No field: the signature has the options
   /// besides the Spec.
-  PlanOptions choice;
+  PlanOptions choice = {Preference::kFastest};
 
   const char* op() const {
     switch (pass) {

@@ -82,7 +82,7 @@ struct Addend {
 /// alpha · op(a) · op(b) + beta · c, with ReLU if asked. The shapes are checked.
 Tensor Product(MatMulKind kind, Matrices a, Matrices b, double alpha = 1, const Addend& addend = {},
                bool relu = false) {
-  MatMulSpec spec;
+  auto spec = CurrentSpec<MatMulSpec>();
   spec.kind = kind;
   spec.dtype = a.t.data_type();
   spec.m = a.rows();

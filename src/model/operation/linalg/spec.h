@@ -7,7 +7,6 @@
 #include "model/dispatch/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/shape.h"
-#include "singa/core/threads.h"
 
 namespace singa {
 
@@ -42,7 +41,7 @@ struct MatMulSpec {
   int64_t c_rows = 0;
   int64_t c_cols = 0;
   bool relu = false;
-  int threads = NumThreads();
+  int threads = 1;
   int alignment = kVectorBytes;  ///< of the arguments: see alignment.h
 
   const char* op() const {

@@ -48,7 +48,7 @@ void CheckProduct(const char* op, const Tensor& x, const Tensor& x_zero, const T
 Tensor QuantizedConv(const Tensor& x, const Tensor& W, const Tensor& x_zero, const Tensor& scale,
                      const Tensor& b, const Tensor& y_zero, const ConvHandle& handle, DType type,
                      bool relu) {
-  QuantizedConvSpec spec;
+  auto spec = CurrentSpec<QuantizedConvSpec>();
   CheckGiven(spec.op(), "x", x);
   spec.geometry = GeometryFor(spec.op(), handle.recorder, x.shape());
   spec.geometry.bias = false;
@@ -58,7 +58,7 @@ Tensor QuantizedConv(const Tensor& x, const Tensor& W, const Tensor& x_zero, con
 
 Tensor QuantizedMatMul(const Tensor& x, const Tensor& W, const Tensor& x_zero, const Tensor& scale,
                        const Tensor& b, const Tensor& y_zero, DType type, bool relu) {
-  QuantizedMatMulSpec spec;
+  auto spec = CurrentSpec<QuantizedMatMulSpec>();
   CheckGiven(spec.op(), "x", x);
   CheckGiven(spec.op(), "W", W);
   Check(x.rank() >= 1 && W.rank() == 2 && W.shape()[0] == x.shape().back(), spec.op(),
@@ -76,13 +76,10 @@ Tensor QuantizedMatMul(const Tensor& x, const Tensor& W, const Tensor& x_zero, c
 
 bool ComputesInt8(const DevicePtr& device) {
   // Any other convolution would do: whether the processor multiplies bytes decides.
-  static const QuantizedConvSpec spec = [] {
-    QuantizedConvSpec any;
-    any.geometry = ConvRecorder(any.op(), {1, 16, 8, 8}, {3, 3}, {1, 1}, {1, 1}, 16, false, {}, 1);
-    return any;
-  }();
+  auto spec = CurrentSpec<QuantizedConvSpec>();
+  spec.geometry = ConvRecorder(spec.op(), {1, 16, 8, 8}, {3, 3}, {1, 1}, {1, 1}, 16, false, {}, 1);
   const KernelList& kernels = KernelsOf<QuantizedConvSpec>(device->kind());
-  return std::any_of(kernels.begin(), kernels.end(), [](const Kernel& kernel) {
+  return std::any_of(kernels.begin(), kernels.end(), [&](const Kernel& kernel) {
     return std::string_view(kernel.implementation) != kReference &&
            (!kernel.refuses || kernel.refuses(spec).empty());
   });

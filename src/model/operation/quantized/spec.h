@@ -9,7 +9,6 @@
 #include "singa/core/layout.h"
 #include "singa/core/shape.h"
 #include "singa/core/tensor.h"
-#include "singa/core/threads.h"
 #include "singa/operation/recorder.h"
 
 namespace singa {
@@ -22,8 +21,8 @@ struct QuantizedFields {
   bool has_bias = false;
   bool has_y_zero = false;
   bool relu = false;
-  bool plain = GetLayoutMode() == LayoutMode::kPlain;  ///< images stay row-major
-  int threads = NumThreads();                          ///< the workspace has room for this many
+  bool plain = false;  ///< images stay row-major
+  int threads = 1;     ///< the workspace has room for this many
 
   bool has_scale() const { return y_type != kInt32; }
   bool is_rounded() const { return y_type == kInt8 || y_type == kUInt8; }

@@ -46,7 +46,7 @@ TEST(Candidates, EveryWayOfAConvolutionIsTheDefinition) {
   for (const Shape& x_shape : {Shape{2, 16, 9, 8}, Shape{1, 20, 7, 6}, Shape{2, 3, 12, 11}}) {
     for (const int64_t kernel : {1, 3}) {
       for (const bool blocked : {false, true}) {
-        ConvSpec spec;
+        auto spec = CurrentSpec<ConvSpec>();
         spec.geometry =
             ConvRecorder("Conv", x_shape, {kernel, kernel}, {1, 1}, {1, 1}, 32, false, {1, 1}, 1);
         const Recorder& g = spec.geometry;

@@ -179,7 +179,7 @@ struct Example {
   }
   Tensor x, w, b, dy;
   std::unique_ptr<ConvHandle> handle;
-  ConvSpec spec;
+  ConvSpec spec = CurrentSpec<ConvSpec>();
   PlanPtr plan;
 };
 

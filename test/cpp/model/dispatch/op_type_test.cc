@@ -8,6 +8,7 @@
 #include "model/dispatch/kernel.h"
 #include "model/operation/conv/spec.h"
 #include "model/operation/elementwise/spec.h"
+#include "model/operation/linalg/spec.h"
 #include "model/operation/rnn/spec.h"
 #include "model/operation/softmax/spec.h"
 
@@ -60,6 +61,22 @@ TEST(OpType, MakePlainDropsLayouts) {
   OpType::Of<ConvSpec>().make_plain(&spec);
   EXPECT_EQ(spec.x_layout, nullptr);
   EXPECT_EQ(spec.geometry.out_channels, 4);
+}
+
+TEST(CurrentSpec, FollowsTheSettingsThatASpecByItselfDoesNot) {
+  const int threads = NumThreads();
+  const LayoutMode mode = GetLayoutMode();
+  SetNumThreads(3);
+  SetLayoutMode(LayoutMode::kPlain);
+  const ConvSpec constant;
+  const auto current = CurrentSpec<ConvSpec>();
+  EXPECT_EQ(CurrentSpec<MatMulSpec>().threads, 3);
+  SetNumThreads(threads);
+  SetLayoutMode(mode);
+  EXPECT_EQ(constant.threads, 1);
+  EXPECT_FALSE(constant.plain);
+  EXPECT_EQ(current.threads, 3);
+  EXPECT_TRUE(current.plain);
 }
 
 TEST(OpType, AddedTypesAreFoundByName) {

@@ -32,7 +32,7 @@ INSTANTIATE_TEST_SUITE_P(Units, Tiles, testing::Values(Unit::kPlain, Unit::kAvx5
 
 std::vector<Tensor> Gradients(const Recorder& g, const Tensor& dy, const Tensor& x, LaneTag tag,
                               Unit unit, int64_t cache = SecondLevelCacheBytes()) {
-  ConvSpec spec;
+  auto spec = CurrentSpec<ConvSpec>();
   spec.pass = ConvPass::kBackwardW;
   spec.dtype = kBFloat16;
   spec.geometry = g;
@@ -225,7 +225,7 @@ TEST_P(Tiles, SmallImagesAreTheDefinition) {
 TEST(Tiles, AreChosenWhereTheyAreFull) {
   backend::EnsureRegistered();  // applies oneDNN's limit on the instruction set
   const auto takes_tiles = [](ConvPass pass, int64_t images, int64_t size) {
-    ConvSpec spec;
+    auto spec = CurrentSpec<ConvSpec>();
     spec.pass = pass;
     spec.dtype = kBFloat16;
     spec.geometry = ConvRecorder("Conv", {images, 256, size, size}, {3, 3}, {1, 1}, {1, 1}, 256,

@@ -71,7 +71,7 @@ bool HasLayout(const Recorder& g, LaneTag tag) {
 }
 
 ConvSpec SpecOf(ConvPass pass, const Recorder& g, DType dtype, LaneTag tag) {
-  ConvSpec spec;
+  auto spec = CurrentSpec<ConvSpec>();
   spec.pass = pass;
   spec.dtype = dtype;
   spec.geometry = g;

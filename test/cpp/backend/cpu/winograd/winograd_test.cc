@@ -65,7 +65,7 @@ Recorder Geometry(Random& random, int64_t lanes, bool bias, int64_t least) {
 /// Runs the pass by Winograd's method, whether or not it is faster.
 std::vector<Tensor> RunPass(ConvPass pass, const Recorder& g, const std::vector<Tensor>& inputs,
                             const std::vector<Shape>& outputs, LaneTag tag, int64_t lanes) {
-  ConvSpec spec;
+  auto spec = CurrentSpec<ConvSpec>();
   spec.pass = pass;
   spec.dtype = inputs[0].data_type();
   spec.geometry = g;
@@ -147,7 +147,7 @@ TEST_P(Winograd, ForwardWithAddReluAndPreparedFilter) {
   Random random(4);
   int prepared = 0;
   for (int i = 0; i < 50; ++i) {
-    ConvSpec spec;
+    auto spec = CurrentSpec<ConvSpec>();
     const LaneTag tag = random.Coin() ? LaneTag::kNhwc : blocked_;
     // Every fifth case has more tiles than a chunk.
     spec.geometry = i % 5 ? Geometry(random, lanes_, random.Coin(), tag == LaneTag::kNhwc)

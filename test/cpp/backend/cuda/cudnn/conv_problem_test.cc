@@ -28,7 +28,6 @@ ConvSpec SpecOf(ConvPass pass, DType dtype = kFloat32) {
   spec.dtype = dtype;
   spec.geometry =
       ConvRecorder("test", {4, 6, 9, 8}, {3, 5}, {2, 1}, {0, 1, 2, 3}, 10, true, {1, 2}, 2);
-  spec.plain = false;
   return spec;
 }
 

@@ -117,7 +117,7 @@ TEST_P(ConvTest, AddAndReluKeepLayouts) {
 TEST_P(ConvTest, AddsInPlace) {
   Random random(8);
   for (const DType dtype : {kFloat32, kFloat64, kBFloat16}) {
-    ConvSpec spec;
+    auto spec = CurrentSpec<ConvSpec>();
     spec.dtype = dtype;
     spec.geometry = Conv({2, 32, 6, 7}, {1, 1}, {1, 1}, {0, 0}, 48, random.Coin());
     spec.has_add = spec.relu = true;

@@ -99,18 +99,7 @@ class Placing final : public ArgumentVisitor {
 
   void CheckInput(const char* name, const Tensor& t, const Shape& shape, DType dtype,
                   const ArgumentTraits& traits) {
-    CheckGiven(op_, name, t);
-    if (!traits.private_form) {
-      if (!traits.flat) {
-        CheckShapeIs(op_, name, t, shape);
-      } else if (t.size() != shape.Count()) {
-        Check(false, op_, name, " must have ", shape.Count(), " elements, got ", t);
-      }
-      if (t.data_type() != dtype && traits.typed_as)
-        Check<TypeError>(false, op_, name, " must have the type of ", traits.typed_as, ", ",
-                         DTypeName(dtype), ", got ", t);
-      if (t.data_type() != dtype) CheckDType(op_, name, t, dtype);
-    }
+    CheckDeclared(op_, name, t, shape, dtype, traits);
     if (!first_) {
       first_ = &t;
       first_name_ = name;

@@ -4,6 +4,7 @@
 
 #include "core/layout/in_type.h"
 #include "core/tensor/alignment.h"
+#include "model/dispatch/tensor_check.h"
 #include "singa/core/threads.h"
 
 namespace singa {
@@ -38,20 +39,6 @@ const Tensor& CallChecker::Take(const char* kind, const char* name,
   return tensors[(*next)++];
 }
 
-void CallChecker::RequireGiven(const char* name, const Tensor& t) const {
-  Require(!t.empty(), name, " is an empty tensor (None)");
-}
-
-void CallChecker::RequireIs(const char* name, const Tensor& t, const Shape& shape, DType dtype,
-                            bool flat) const {
-  if (flat) {
-    Require(t.size() == shape.Count(), name, " must have ", shape.Count(), " elements, got ", t);
-  } else {
-    Require(t.shape() == shape, name, " must have shape ", shape, ", got ", t);
-  }
-  Require(t.data_type() == dtype, name, " must be ", DTypeName(dtype), ", got ", t);
-}
-
 void CallChecker::RequireContiguous(const char* name, const opcheck::Placement& place) const {
   Require(place.strides.rank() == 0, name, " must be contiguous, got strides ", place.strides);
 }
@@ -65,13 +52,6 @@ void CallChecker::RequireDenseRows(const char* name, const opcheck::Placement& p
   KeepsPlaces();
 }
 
-namespace {
-
-/// Flat bytes, in a form that only one implementation reads.
-bool IsPrivate(const Tensor& t) { return t.data_type() == kUInt8 && t.rank() == 1; }
-
-}  // namespace
-
 void CallChecker::VisitInput(const char* name, const Shape& shape, DType dtype,
                              const ArgumentTraits& traits) {
   if (traits.layout && !traits.private_form) RequireLayout(name, *traits.layout, shape, dtype);
@@ -80,18 +60,14 @@ void CallChecker::VisitInput(const char* name, const Shape& shape, DType dtype,
   const Tensor& t = Take("input", name, call_.inputs, &next_input_);
   if (!traits.given) return Require(t.empty(), name, " must be left out, got ", t);
   if (traits.optional && t.empty()) return;
-  RequireGiven(name, t);
+  CheckDeclared(op_, name, t, shape, dtype, traits);
   if (traits.private_form) {
-    Require(IsPrivate(t), name, " must be in the form of one implementation, got ", t);
     if (traits.layout) RequireLayout(name, *traits.layout, t.shape(), t.data_type());
-    return;
-  }
-  if (traits.dense_rows) {
+  } else if (traits.dense_rows) {
     RequireDenseRows(name, input_place(i), shape);
   } else if (!traits.strided) {
     RequireContiguous(name, input_place(i));
   }
-  RequireIs(name, t, shape, dtype, traits.flat);
 }
 
 void CallChecker::VisitOutput(const char* name, const Shape& shape, DType dtype,
@@ -102,7 +78,7 @@ void CallChecker::VisitOutput(const char* name, const Shape& shape, DType dtype,
   const bool updates = traits.same_as >= 0;
   if (!traits.given || (updates && call_.inputs[static_cast<size_t>(traits.same_as)].empty()))
     return Require(t.empty(), name, " must be left out, got ", t);
-  RequireGiven(name, t);
+  CheckGiven(op_, name, t);
   Require(!updates || call_.aliases[i] == traits.same_as, name,
           " must be written in place of input ", traits.same_as);
   if (traits.saved) {
@@ -110,7 +86,7 @@ void CallChecker::VisitOutput(const char* name, const Shape& shape, DType dtype,
     saved_is_private_ = IsPrivate(t);
     if (saved_is_private_) return;
   }
-  RequireIs(name, t, shape, dtype, traits.flat);
+  CheckDeclared(op_, name, t, shape, dtype, traits);
   const Strides& strides = output_place(i).strides;
   if (traits.rows_like >= 0) {
     RequireDenseRows(name, output_place(i), shape);

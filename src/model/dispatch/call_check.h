@@ -99,10 +99,6 @@ class CallChecker final : public ArgumentVisitor {
   /// Fields that many Specs have.
   void RequireThreads(int threads) const;
   void RequireAlignment(int alignment) const;
-  void RequireWithin(const char* name, double value, double low, double high) const {
-    Require(value >= low && value <= high, name, " must be in [", low, ", ", high, "], got ",
-            value);
-  }
 
   const char* op() const { return op_; }
   Shape ShapeOfInput(size_t i) const override {
@@ -150,9 +146,6 @@ class CallChecker final : public ArgumentVisitor {
                    const ArgumentTraits& traits) override;
   const Tensor& Take(const char* kind, const char* name, const std::vector<Tensor>& tensors,
                      size_t* next) const;
-  void RequireGiven(const char* name, const Tensor& t) const;
-  void RequireIs(const char* name, const Tensor& t, const Shape& shape, DType dtype,
-                 bool flat) const;
   void RequireContiguous(const char* name, const opcheck::Placement& place) const;
   void RequireDenseRows(const char* name, const opcheck::Placement& place, const Shape& shape);
 

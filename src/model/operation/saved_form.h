@@ -1,6 +1,7 @@
 #pragma once
 
 #include "model/dispatch/spec.h"
+#include "model/dispatch/tensor_check.h"
 #include "singa/core/tensor.h"
 
 namespace singa {
@@ -18,8 +19,7 @@ inline constexpr int kEnumSize<SavedForm> = 3;
 /// the call's parameters, the tensor's layout describes it.
 inline SavedForm FormOf(const Tensor& saved) {
   if (saved.empty()) return SavedForm::kNone;
-  return saved.data_type() == kUInt8 && saved.rank() == 1 ? SavedForm::kPrivate
-                                                          : SavedForm::kCommon;
+  return IsPrivate(saved) ? SavedForm::kPrivate : SavedForm::kCommon;
 }
 
 }  // namespace singa

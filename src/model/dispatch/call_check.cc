@@ -1,6 +1,8 @@
 #include "model/dispatch/call_check.h"
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 
 #include "core/layout/in_type.h"
 #include "core/tensor/alignment.h"
@@ -34,9 +36,22 @@ void CallChecker::RequireAlignment(int alignment) const {
 }
 
 const Tensor& CallChecker::Take(const char* kind, const char* name,
-                                const std::vector<Tensor>& tensors, size_t* next) const {
-  Require(*next < tensors.size(), kind, " ", name, " is missing: the call has ", tensors.size());
-  return tensors[(*next)++];
+                                const std::vector<Tensor>& tensors, Names* taken) const {
+  const size_t i = taken->size();
+  Require(i < tensors.size(), kind, " ", name, " is missing: the call has ", tensors.size());
+  taken->push_back(name);
+  return tensors[i];
+}
+
+std::vector<std::string> CallChecker::Distinct(const Names& names) {
+  std::map<std::string_view, int> all, before;
+  for (const char* name : names) ++all[name];
+  std::vector<std::string> distinct;
+  for (const char* name : names) {
+    const int number = before[name]++;
+    distinct.push_back(all[name] == 1 ? name : name + (" " + std::to_string(number)));
+  }
+  return distinct;
 }
 
 void CallChecker::RequireContiguous(const char* name, const opcheck::Placement& place) const {
@@ -56,8 +71,8 @@ void CallChecker::VisitInput(const char* name, const Shape& shape, DType dtype,
                              const ArgumentTraits& traits) {
   if (traits.layout && !traits.private_form) RequireLayout(name, *traits.layout, shape, dtype);
   if (traits.left_out) return;
-  const size_t i = next_input_;
-  const Tensor& t = Take("input", name, call_.inputs, &next_input_);
+  const size_t i = input_names_.size();
+  const Tensor& t = Take("input", name, call_.inputs, &input_names_);
   if (!traits.given) return Require(t.empty(), name, " must be left out, got ", t);
   if (traits.optional && t.empty()) return;
   CheckDeclared(op_, name, t, shape, dtype, traits);
@@ -73,8 +88,8 @@ void CallChecker::VisitInput(const char* name, const Shape& shape, DType dtype,
 void CallChecker::VisitOutput(const char* name, const Shape& shape, DType dtype,
                               const ArgumentTraits& traits) {
   if (traits.layout) RequireLayout(name, *traits.layout, shape, dtype);
-  const size_t i = next_output_;
-  const Tensor& t = Take("output", name, call_.outputs, &next_output_);
+  const size_t i = output_names_.size();
+  const Tensor& t = Take("output", name, call_.outputs, &output_names_);
   const bool updates = traits.same_as >= 0;
   if (!traits.given || (updates && call_.inputs[static_cast<size_t>(traits.same_as)].empty()))
     return Require(t.empty(), name, " must be left out, got ", t);
@@ -126,10 +141,10 @@ void CallChecker::Elementwise(bool keeps_zero) {
 }
 
 void CallChecker::Done() const {
-  Require(next_input_ == num_inputs(), "the call has ", num_inputs(), " inputs instead of ",
-          next_input_);
-  Require(next_output_ == num_outputs(), "the call has ", num_outputs(), " outputs instead of ",
-          next_output_);
+  Require(input_names_.size() == num_inputs(), "the call has ", num_inputs(), " inputs instead of ",
+          input_names_.size());
+  Require(output_names_.size() == num_outputs(), "the call has ", num_outputs(),
+          " outputs instead of ", output_names_.size());
 }
 
 }  // namespace singa

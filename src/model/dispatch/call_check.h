@@ -63,6 +63,7 @@ struct Call {
   std::string layer;
   DeviceKind device = DeviceKind::kCpu;
   std::vector<std::pair<std::string, std::string>> fields;  ///< of the Spec
+  std::vector<std::string> input_names;                     ///< for messages
   std::vector<Tensor> inputs;            ///< contiguous, on the host, as they were before
   std::vector<Tensor> outputs;           ///< only type and shape matter
   std::vector<Placement> input_places;   ///< where the inputs lay
@@ -138,20 +139,25 @@ class CallChecker final : public ArgumentVisitor {
 
   /// All arguments were taken.
   void Done() const;
+  /// The names of the arguments, for messages: "dy", or "state 2" in a list.
+  std::vector<std::string> InputNames() const { return Distinct(input_names_); }
+  std::vector<std::string> OutputNames() const { return Distinct(output_names_); }
 
  private:
   void VisitInput(const char* name, const Shape& shape, DType dtype,
                   const ArgumentTraits& traits) override;
   void VisitOutput(const char* name, const Shape& shape, DType dtype,
                    const ArgumentTraits& traits) override;
+  using Names = std::vector<const char*>;
+  static std::vector<std::string> Distinct(const Names& names);
   const Tensor& Take(const char* kind, const char* name, const std::vector<Tensor>& tensors,
-                     size_t* next) const;
+                     Names* taken) const;
   void RequireContiguous(const char* name, const opcheck::Placement& place) const;
   void RequireDenseRows(const char* name, const opcheck::Placement& place, const Shape& shape);
 
   const char* op_;
   const opcheck::Call& call_;
-  size_t next_input_ = 0, next_output_ = 0;
+  Names input_names_, output_names_;  ///< of those that were taken
   int saved_output_ = -1;
   bool saved_is_private_ = false;
   bool keeps_places_ = false;

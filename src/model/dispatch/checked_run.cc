@@ -97,6 +97,7 @@ Expected Expect(const OpRef& spec, const DevicePtr& host, const Call& call,
   };
   Expected expected;
   expected.results = run(spec, copies([](const Tensor& t) { return t.Clone(); }));
+  expected.names = checked.OutputNames();
   if (expected.results.empty()) return expected;
   const OpType& type = spec.op_type();
   if (type.linear) {
@@ -130,11 +131,12 @@ Arguments ArgumentsFor(const OpRef& spec, const Plan& plan, const Call& call,
   for (size_t i = wanted.size(); i < call.inputs.size(); ++i)
     wanted.push_back(plan.input_layout(i));
   Arguments arguments;
+  const std::vector<std::string> inputs = checked.InputNames(), outputs = checked.OutputNames();
   for (size_t i = 0; i < call.inputs.size(); ++i) {
     Placement place = call.input_places[i];
     if (!checked.keeps_places() &&
         (as_they_lie || wanted[i] || place.layout || !place.unmade.empty())) {
-      arguments.changed += ChangedPlace("input", i, place, wanted[i]);
+      arguments.changed += ChangedPlace(inputs[i], place, wanted[i]);
       place = {.layout = wanted[i]};
     }
     arguments.inputs.push_back(Placed(call.inputs[i], place, device));
@@ -148,11 +150,11 @@ Arguments ArgumentsFor(const OpRef& spec, const Plan& plan, const Call& call,
     } else {
       Placement place = call.output_places[i];
       if (!checked.keeps_places()) {
-        arguments.changed += ChangedPlace("output", i, place, plan.output_layout(i));
+        arguments.changed += ChangedPlace(outputs[i], place, plan.output_layout(i));
         place = {.layout = plan.output_layout(i)};
       }
       const auto bytes = static_cast<int64_t>(plan.private_bytes(i));
-      Check(checked.is_private(i) ? t.size() == bytes : bytes == 0, "replay", "output ", i, " ", t,
+      Check(checked.is_private(i) ? t.size() == bytes : bytes == 0, "replay", outputs[i], " ", t,
             " is not what ", plan.Describe(), " writes");
       arguments.outputs.push_back(Placed(t, place, device));
     }
@@ -258,6 +260,7 @@ void RunChecked(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
     call.aliases.push_back(alias);
   }
   const CallChecker checker = CheckCall(spec.op(), spec, call);
+  call.input_names = checker.InputNames();
   execute();
 
   const Expected expected = Expect(spec, HostOf(device), call, checker);

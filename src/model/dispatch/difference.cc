@@ -77,6 +77,9 @@ Difference FindDifference(std::span<const Tensor> chosen, const Expected& expect
   const std::vector<Tensor>& reference = expected.results;
   std::vector<Tensor> bound = expected.bound;
   if (spreads_error) SpreadOverPlanes(bound);
+  const auto name = [&](size_t i) {
+    return "output " + (i < expected.names.size() ? expected.names[i] : std::to_string(i));
+  };
   Difference difference;
   double& worst = difference.ratio;
   for (size_t i = 0; i < chosen.size() && i < reference.size(); ++i) {
@@ -119,8 +122,8 @@ Difference FindDifference(std::span<const Tensor> chosen, const Expected& expect
       if (ratio > 1) {
         std::ostringstream text;
         text.precision(9);
-        text << "output " << i << " at " << Position(static_cast<int64_t>(j), chosen[i].shape())
-             << " of " << chosen[i].shape() << ": " << got[j] << ", reference " << want[j]
+        text << name(i) << " at " << Position(static_cast<int64_t>(j), chosen[i].shape()) << " of "
+             << chosen[i].shape() << ": " << got[j] << ", reference " << want[j]
              << ", allowed difference " << allowed;
         difference.text = text.str();
       }
@@ -131,7 +134,7 @@ Difference FindDifference(std::span<const Tensor> chosen, const Expected& expect
         std::none_of(got.begin(), got.end(), is_none)) {
       worst = std::numeric_limits<double>::infinity();
       std::ostringstream text;
-      text << "output " << i << " holds only numbers, reference " << *lost << " at "
+      text << name(i) << " holds only numbers, reference " << *lost << " at "
            << Position(lost - want.begin(), chosen[i].shape()) << " of " << chosen[i].shape();
       difference.text = text.str();
     }

@@ -13,7 +13,8 @@ namespace singa::opcheck {
 
 /// What `reference` computes for a call.
 struct Expected {
-  std::vector<Tensor> results;  ///< plain; none where `reference` does not take the call
+  std::vector<Tensor> results;          ///< plain; none where `reference` does not take the call
+  std::vector<std::string> names = {};  ///< of the results; none: their numbers
   /// For each result the magnitude of the terms that each element sums, which the tolerance
   /// follows. Empty: the largest result. Of integers it is the difference that rounding may make;
   /// empty: none.

@@ -177,7 +177,10 @@ void Report(const Call& call, std::span<const Tensor> chosen, const Difference& 
   std::string message = detail::Message(call.op, call.description, " disagrees with reference");
   if (!call.layer.empty()) message += " in layer " + call.layer;
   message += ": " + difference.text + "; inputs";
-  for (const Tensor& t : call.inputs) message += " " + t.ToString() + ",";
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    if (i < call.input_names.size()) message += " " + call.input_names[i];
+    message += " " + call.inputs[i].ToString() + ",";
+  }
   message.back() = '.';
   if (t_replaying) throw OpcheckMismatch(message);
   if (!call.family.empty())

@@ -387,13 +387,11 @@ DevicePtr DeviceOf(const Call& call) {
   return CreateCudaDevice();
 }
 
-std::string ChangedPlace(const char* kind, size_t i, const Placement& place,
-                         const LayoutPtr& wanted) {
+std::string ChangedPlace(const std::string& name, const Placement& place, const LayoutPtr& wanted) {
   const std::string saved = place.unmade.empty() ? LayoutText(place.layout) : place.unmade;
   const std::string here = LayoutText(wanted);
   if (saved == here) return "";
-  return std::string(" (") + kind + " " + std::to_string(i) + " lies as " + here +
-         ", in the file as " + saved + ")";
+  return " (" + name + " lies as " + here + ", in the file as " + saved + ")";
 }
 
 }  // namespace singa::opcheck

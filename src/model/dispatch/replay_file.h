@@ -42,7 +42,6 @@ Tensor Placed(const Tensor& t, const Placement& place, const DevicePtr& device);
 
 /// A message where a saved call had an argument in another layout than the plan wants here; else
 /// empty.
-std::string ChangedPlace(const char* kind, size_t i, const Placement& place,
-                         const LayoutPtr& wanted);
+std::string ChangedPlace(const std::string& name, const Placement& place, const LayoutPtr& wanted);
 
 }  // namespace singa::opcheck

@@ -94,9 +94,9 @@ def test_the_error_names_operation_layer_implementation_and_worst_element(mismat
     assert error.startswith("[ConvForward] wrong ")
     (file,) = mismatch["files"]
     for part in (
-        " disagrees with reference in layer conv: output 0 at (0, 0, 0, 0) of (2, 4, 4, 4): ",
+        " disagrees with reference in layer conv: output y at (0, 0, 0, 0) of (2, 4, 4, 4): ",
         ", allowed difference ",
-        "; inputs (2, 3, 6, 6) float32 on cpu, (4, 3, 3, 3) float32 on cpu",
+        "; inputs x (2, 3, 6, 6) float32 on cpu, W (4, 3, 3, 3) float32 on cpu",
         f". Run again: python -m singa replay {file}",
     ):
         assert part in error
@@ -130,7 +130,7 @@ def test_the_command_says_that_it_still_differs(mismatch, tmp_path: Path) -> Non
     done = command("ConvSpec", replay_calls.ALWAYS, file)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("[ConvForward] wrong ")
-    assert " in layer conv: output 0 at (0, 0, 0, 0) of (2, 4, 4, 4): " in done.stderr
+    assert " in layer conv: output y at (0, 0, 0, 0) of (2, 4, 4, 4): " in done.stderr
     assert "Run again" not in done.stderr
     assert sorted(Path(file).parent.iterdir()) == before, "a replay saves nothing"
 

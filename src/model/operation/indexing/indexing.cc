@@ -278,7 +278,7 @@ void ConcatSpec::CheckCall(CallChecker& call) const {
   bool follows = !x_layout;
   for (size_t i = 0; i < call.num_inputs(); ++i) {
     shape[axis] = call.ShapeOfInput(i).rank() == shape.rank() ? call.ShapeOfInput(i)[axis] : 0;
-    call.Input("a tensor", shape, dtype, {.strided = true});
+    call.Input("x", shape, dtype, {.strided = true});
     length += shape[axis];
     follows = follows || (x_layout->shape() == shape && x_layout->dtype() == dtype);
   }

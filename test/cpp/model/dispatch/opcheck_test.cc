@@ -90,8 +90,8 @@ TEST_F(OpcheckTest, NamesOperationLayerImplementationAndWorstElement) {
     const std::string text = error.what();
     for (const char* part :
          {"[Softmax] wrong ", " disagrees with reference in layer classifier.softmax: ",
-          "output 0 at (0, 0) of (2, 2): 2, reference 0.5, allowed difference ",
-          "; inputs (2, 2) float32", "Run again: python -m singa replay "})
+          "output y at (0, 0) of (2, 2): 2, reference 0.5, allowed difference ",
+          "; inputs x (2, 2) float32", "Run again: python -m singa replay "})
       EXPECT_NE(text.find(part), std::string::npos) << text << "\nlacks: " << part;
     ASSERT_EQ(Files().size(), 1u);
     EXPECT_NE(text.find(Files()[0].string()), std::string::npos) << text;
@@ -153,7 +153,7 @@ TEST_F(OpcheckTest, IntegersAreComparedToo) {
   }
   const WrongKernelScope<BinarySpec> wrong;
   ExpectError<OpcheckMismatch>([&] { Binary(BinaryOp::kAdd, x, x); },
-                               "output 0 at (0, 0) of (2, 2): 3, reference 2");
+                               "output c at (0, 0) of (2, 2): 3, reference 2");
 }
 
 TEST_F(OpcheckTest, NothingToCompareDoesNotCountAsChecked) {

@@ -157,6 +157,7 @@ def test_explain_a_model_names_layers_reasons_and_layouts() -> None:
     (backward,) = [e for e in step if e["op"] == "ConvBackwardX"]
     assert backward["layer"] == "conv2", "the first layer needs none"
     assert backward["inputs"][0].startswith("(4, 16, 6, 6)")
+    assert (backward["input_names"], backward["output_names"]) == (["dy", "W"], ["dx"])
     conv = next(e for e in step if e["op"] == "ConvForward")
     names = {conv["implementation"], *conv["refused"]}
     of_onednn = {"onednn", "joined groups"}
@@ -167,6 +168,7 @@ def test_explain_a_model_names_layers_reasons_and_layouts() -> None:
     assert update["taken"], "parameters are updated in place"
     text = step.table(full=True)
     assert "conv2" in text
+    assert "dy (4, 16, 6, 6)" in text
     assert conv["why"] in text
     assert all(f"    not {name}: {reason}" in text for _, _, name, reason in step.refusals())
     assert not singa_wrap.IsProfiling()

@@ -20,6 +20,10 @@ struct ExplainedOp {
   std::vector<std::string> reasons;  ///< for each of them: why not
   std::vector<std::string> inputs;   ///< shapes and layouts: "(32, 64, 56, 56):nhwc", "-"
   std::vector<std::string> outputs;
+  /// Their names, such as "x" and "W". None of an operation on a list of tensors, nor of an
+  /// elementwise function.
+  std::vector<std::string> input_names;
+  std::vector<std::string> output_names;
   std::vector<int> may_take;  ///< for each output: the input whose memory it may reuse, or -1
   std::vector<int> takes;     ///< for each output: the input whose memory it reuses, or -1
   uint64_t workspace = 0;     ///< bytes

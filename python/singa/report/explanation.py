@@ -24,6 +24,8 @@ class Explanation(Collector, list[dict[str, Any]]):
     why              why it was chosen
     refused          {name: reason} of the other implementations
     inputs, outputs  shapes and layouts
+    input_names,     their names; none of an operation on a list of tensors, of an elementwise
+    output_names     function, or of a replayed step
     in_place         {output: input} whose memory the output may overwrite
     taken            the pairs of in_place in which it does
     workspace        temporary memory in bytes
@@ -93,8 +95,12 @@ class Explanation(Collector, list[dict[str, Any]]):
                 entry["layer"] or "-",
                 entry["op"],
                 entry["description"],
-                f"{' '.join(entry['inputs'])} -> {' '.join(entry['outputs'])}",
-                " ".join(f"{o}<-{i}" for o, i in entry["in_place"].items()) or "-",
+                f"{_named(entry, 'input')} -> {_named(entry, 'output')}",
+                " ".join(
+                    f"{_name(entry, 'output', o)}<-{_name(entry, 'input', i)}"
+                    for o, i in entry["in_place"].items()
+                )
+                or "-",
                 str(entry["workspace"]),
                 entry["why"],
             )
@@ -125,7 +131,7 @@ class Explanation(Collector, list[dict[str, Any]]):
             refused = [f"not {name}: {reason}" for name, reason in entry["refused"].items()]
             why = "the default" if entry["why"] == _USUAL else entry["why"] or "not noted"
             why = folded(why, refused)
-            shapes = f"{' '.join(entry['inputs'])} → {' '.join(entry['outputs'])}"
+            shapes = f"{_named(entry, 'input')} → {_named(entry, 'output')}"
             name = entry["layer"] or "-"
             rows.append(
                 (name, entry["op"], entry["description"], shapes, f"{entry['ms']:.3f}", why)
@@ -177,6 +183,19 @@ def explain(what: Callable[..., Any] | None = None, /, *args: Any, **kwargs: Any
     return explanation
 
 
+def _name(entry: dict[str, Any], kind: str, i: int) -> str:
+    """The name of input or output `i`, or its number."""
+    return str(dict(enumerate(entry[f"{kind}_names"])).get(i, i))
+
+
+def _named(entry: dict[str, Any], kind: str) -> str:
+    """The shapes of the inputs or outputs that are there, each behind its name."""
+    names, shapes = entry[f"{kind}_names"], entry[f"{kind}s"]
+    if not names:
+        return " ".join(shapes)
+    return " ".join(f"{name} {t}" for name, t in zip(names, shapes, strict=True) if t != "-")
+
+
 def _entry(op: Any) -> dict[str, Any]:
     return {
         "op": op.op,
@@ -187,6 +206,8 @@ def _entry(op: Any) -> dict[str, Any]:
         "refused": dict(zip(op.others, op.reasons, strict=True)),
         "inputs": list(op.inputs),
         "outputs": list(op.outputs),
+        "input_names": list(op.input_names),
+        "output_names": list(op.output_names),
         "in_place": {i: source for i, source in enumerate(op.may_take) if source >= 0},
         "taken": {i: source for i, source in enumerate(op.takes) if source >= 0},
         "workspace": op.workspace,

@@ -4,6 +4,7 @@
 
 #include "model/dispatch/checked_run.h"
 #include "model/dispatch/explain.h"
+#include "model/dispatch/measure.h"
 #include "model/dispatch/opcheck.h"
 #include "model/dispatch/plan_cache.h"
 #include "model/dispatch/select.h"
@@ -51,6 +52,14 @@ PlanPtr FindPlan(const Device& device, const OpRef& spec, const PlanOptions& opt
     if (NeedsExplanation(plan)) {
       Selection selection;
       SelectPlan(device, spec, options, &selection);
+      if (const auto visit = spec.op_type().visit_arguments) {
+        MeasuredArguments arguments;
+        visit(spec.spec, arguments);
+        for (const MeasuredTensor& t : arguments.call.inputs)
+          selection.input_names.emplace_back(t.name);
+        for (const MeasuredTensor& t : arguments.call.outputs)
+          selection.output_names.emplace_back(t.name);
+      }
       Explain(plan, std::move(selection));
     }
   return plan;

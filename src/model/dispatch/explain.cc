@@ -57,6 +57,8 @@ std::vector<ExplainedOp> TakeExplanations() {
     if (it == g_selections.end()) continue;
     op.signature = it->second.signature;
     op.why = it->second.why;
+    op.input_names = it->second.input_names;
+    op.output_names = it->second.output_names;
     for (const auto& [name, reason] : it->second.others) {
       op.others.push_back(name);
       op.reasons.push_back(reason);

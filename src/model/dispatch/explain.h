@@ -14,6 +14,8 @@ struct Selection {
   std::string signature;
   std::string why;
   std::vector<std::pair<std::string, std::string>> others;  ///< name, and why it was not taken
+  std::vector<std::string> input_names;                     ///< none where they are not declared
+  std::vector<std::string> output_names;
 };
 
 /// While IsExplaining(): whether Explain was not called for this plan yet.

@@ -71,18 +71,19 @@ std::unique_ptr<CapturedWork> Capture(Device& device, const std::function<void()
 
 }  // namespace
 
-void MeasuredArguments::VisitInput(const char*, const Shape& shape, DType dtype,
+void MeasuredArguments::VisitInput(const char* name, const Shape& shape, DType dtype,
                                    const ArgumentTraits& traits) {
   if (traits.left_out) return;
-  call.inputs.push_back({.shape = shape,
+  call.inputs.push_back({.name = name,
+                         .shape = shape,
                          .dtype = dtype,
                          .layout = traits.layout ? *traits.layout : nullptr,
                          .absent = !traits.given});
 }
 
-void MeasuredArguments::VisitOutput(const char*, const Shape& shape, DType dtype,
+void MeasuredArguments::VisitOutput(const char* name, const Shape& shape, DType dtype,
                                     const ArgumentTraits& traits) {
-  call.outputs.push_back({.shape = shape, .dtype = dtype, .absent = !traits.given});
+  call.outputs.push_back({.name = name, .shape = shape, .dtype = dtype, .absent = !traits.given});
 }
 
 Stopwatch::Stopwatch(DevicePtr device, MeasuredCall call)

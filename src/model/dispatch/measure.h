@@ -18,6 +18,7 @@ namespace singa {
 
 /// An argument or a result of the operation.
 struct MeasuredTensor {
+  const char* name = "";
   Shape shape;
   DType dtype = kFloat32;
   /// Arguments: the layout in which it comes.

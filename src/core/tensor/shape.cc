@@ -10,9 +10,9 @@
 
 namespace singa {
 
-Shape::Shape(std::initializer_list<int64_t> dims) {
+Shape::Shape(std::initializer_list<int64_t> dims) : rank_(static_cast<int>(dims.size())) {
   Check(dims.size() <= kMaxRank, "shape", "more than ", kMaxRank, " dimensions: ", dims.size());
-  for (int64_t dim : dims) dims_[rank_++] = dim;
+  for (int i = 0; i < rank_; ++i) dims_[i] = dims.begin()[i];
 }
 
 Shape::Shape(const std::vector<int64_t>& dims) {
@@ -60,13 +60,17 @@ std::string Shape::ToString() const {
 }
 
 bool Shape::operator==(const Shape& other) const {
-  return rank_ == other.rank_ && std::equal(begin(), end(), other.begin());
+  if (rank_ != other.rank_) return false;
+  for (int i = 0; i < rank_; ++i)  // shorter than a call of memcmp
+    if (dims_[i] != other.dims_[i]) return false;
+  return true;
 }
 
 std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << shape.ToString(); }
 
 Strides ContiguousStrides(const Shape& shape) {
-  Strides strides = Shape::Filled(shape.rank(), 1);
+  Strides strides = shape;
+  if (!shape.empty()) strides[shape.rank() - 1] = 1;
   for (int i = shape.rank() - 2; i >= 0; --i)
     strides[i] = strides[i + 1] * std::max<int64_t>(shape[i + 1], 1);
   return strides;

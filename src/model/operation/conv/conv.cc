@@ -42,14 +42,17 @@ Recorder GeometryFromOutput(const char* op, const ConvHandle& handle, const Tens
   return GeometryOf(op, handle, x_shape, bias);
 }
 
-ConvSpec SpecOf(ConvPass pass, const Recorder& geometry, const Tensor& first,
-                const ConvHandle& handle) {
-  auto spec = CurrentSpec<ConvSpec>();
-  spec.pass = pass;
-  spec.dtype = first.data_type();
-  spec.geometry = geometry;
-  spec.choice = ChoiceOf(handle);
-  return spec;
+/// The Spec of a pass, by the settings in force. Made at once: the geometry is large.
+ConvSpec SpecOf(ConvPass pass, const Recorder& geometry, DType dtype, const LayoutPtr& x_layout,
+                const LayoutPtr& dy_layout, const ConvHandle& handle) {
+  return {.pass = pass,
+          .dtype = dtype,
+          .geometry = geometry,
+          .x_layout = x_layout,
+          .dy_layout = dy_layout,
+          .plain = GetLayoutMode() == LayoutMode::kPlain,
+          .threads = NumThreads(),
+          .choice = ChoiceOf(handle)};
 }
 
 /// A permuted view of rows of features as the channels-last image that it is, on the CPU, to which
@@ -62,10 +65,9 @@ Tensor AsChannelsLast(const Tensor& t) {
 
 Tensor RunBackwardX(const char* op, const Tensor& dy, const Tensor& W, const LayoutPtr& x_layout,
                     const Recorder& geometry, const ConvHandle& handle) {
-  ConvSpec spec = SpecOf(ConvPass::kBackwardX, geometry, dy, handle);
+  ConvSpec spec =
+      SpecOf(ConvPass::kBackwardX, geometry, dy.data_type(), x_layout, dy.layout(), handle);
   spec.geometry.bias = false;
-  spec.x_layout = x_layout;
-  spec.dy_layout = dy.layout();
   spec.alignment = AlignmentOf({&dy, &W});
   return Call(spec, {dy, W}, {.op = op, .zeros = dy.size() == 0, .plan = spec.choice});
 }
@@ -73,17 +75,16 @@ Tensor RunBackwardX(const char* op, const Tensor& dy, const Tensor& W, const Lay
 /// {dW} or {dW, db}, by geometry.bias.
 std::vector<Tensor> RunBackwardW(const char* op, const Tensor& dy, const Tensor& x,
                                  const Recorder& geometry, const ConvHandle& handle) {
-  ConvSpec spec = SpecOf(ConvPass::kBackwardW, geometry, dy, handle);
-  spec.x_layout = x.layout();
-  spec.dy_layout = dy.layout();
+  ConvSpec spec =
+      SpecOf(ConvPass::kBackwardW, geometry, dy.data_type(), x.layout(), dy.layout(), handle);
   spec.alignment = AlignmentOf({&dy, &x});
   return CallForAll(spec, {dy, x}, {.op = op, .zeros = dy.size() == 0, .plan = spec.choice});
 }
 
 Tensor RunBackwardB(const char* op, const Tensor& dy, const Recorder& geometry,
                     const ConvHandle& handle) {
-  ConvSpec spec = SpecOf(ConvPass::kBackwardB, geometry, dy, handle);
-  spec.dy_layout = dy.layout();
+  ConvSpec spec =
+      SpecOf(ConvPass::kBackwardB, geometry, dy.data_type(), nullptr, dy.layout(), handle);
   spec.alignment = AlignmentOf({&dy});
   return Call(spec, {dy}, {.op = op, .zeros = dy.size() == 0, .plan = spec.choice});
 }
@@ -110,8 +111,8 @@ Tensor ConvForward(const Tensor& x, const Tensor& W, const Tensor& b, const Conv
                    const Tensor& add, bool relu) {
   constexpr const char* kOp = "ConvForward";
   CheckFloat(kOp, "x", x);
-  ConvSpec spec =
-      SpecOf(ConvPass::kForward, GeometryOf(kOp, handle, x.shape(), !b.empty()), x, handle);
+  ConvSpec spec = SpecOf(ConvPass::kForward, GeometryOf(kOp, handle, x.shape(), !b.empty()),
+                         x.data_type(), x.layout(), nullptr, handle);
   spec.has_add = !add.empty();
   spec.relu = relu;
   return RunConvForward(std::move(spec), x, W, b, add);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <stdexcept>
@@ -23,6 +24,18 @@ Tensor NewRowsLike(const Tensor& like, const Shape& shape) {
   if (strides[1] >= strides[2]) return Tensor(shape, like.device(), like.data_type());
   return Tensor({shape[0], shape[2], shape[1], shape[3]}, like.device(), like.data_type())
       .Transpose({0, 2, 1, 3});
+}
+
+/// `*t`, which is empty, becomes the result of make(), without a move of its shape.
+template <class Make>
+void MakeAgain(Tensor* t, const Make& make) {
+  std::destroy_at(t);
+  try {
+    new (t) Tensor(make());
+  } catch (...) {
+    new (t) Tensor();
+    throw;
+  }
 }
 
 /// The inputs of a plan. They are made in place, and nothing is allocated.
@@ -118,18 +131,16 @@ class Placing final : public ArgumentVisitor {
     if (traits.flat)
       Check<std::logic_error>(whole.Count() == shape.Count(), op_, name, " has ", shape.Count(),
                               " elements, unlike the shape ", whole);
-    if (!plan_) {
-      output = Full(whole, 0, device_, dtype);
-    } else if (traits.same_as >= 0) {
-      output = inputs_[static_cast<size_t>(traits.same_as)];
-    } else if (traits.rows_like >= 0) {
-      output = NewRowsLike(inputs_[static_cast<size_t>(traits.rows_like)], shape);
-    } else if (const size_t bytes = traits.saved ? plan_->private_bytes(i) : 0;
-               bytes > 0 && !plan_->output_layout(i)) {
-      output = Tensor({static_cast<int64_t>(bytes)}, device_, kUInt8);
-    } else {
-      output = NewOutput(*plan_, i, whole, device_, dtype);
-    }
+    MakeAgain(&output, [&] {
+      if (!plan_) return Full(whole, 0, device_, dtype);
+      if (traits.same_as >= 0) return Tensor(inputs_[static_cast<size_t>(traits.same_as)]);
+      if (traits.rows_like >= 0)
+        return NewRowsLike(inputs_[static_cast<size_t>(traits.rows_like)], shape);
+      const size_t bytes = traits.saved ? plan_->private_bytes(i) : 0;
+      if (bytes > 0 && !plan_->output_layout(i))
+        return Tensor({static_cast<int64_t>(bytes)}, device_, kUInt8);
+      return NewOutput(*plan_, i, whole, device_, dtype);
+    });
   }
 
   const char* op_;
@@ -148,10 +159,11 @@ class Placing final : public ArgumentVisitor {
 
 void detail::Call(const OpRef& spec, std::span<const Passed> inputs, Tensor* one,
                   std::vector<Tensor>* all, const CallOptions& options) {
-  DevicePtr device;
-  for (size_t i = 0; i < inputs.size() && !device; ++i) device = inputs[i].t->device();
   const char* op = options.op ? options.op : spec.op();
-  Check<std::logic_error>(device != nullptr, op, "no input is given");
+  const auto given = std::find_if(inputs.begin(), inputs.end(),
+                                  [](const Passed& passed) { return !passed.t->empty(); });
+  Check<std::logic_error>(given != inputs.end(), op, "no input is given");
+  const DevicePtr& device = given->t->block()->device();
   const PlanPtr plan = options.zeros ? nullptr : FindPlan(*device, spec, options.plan);
   const Outputs outputs{one, all};
   Placing placing(op, plan.get(), device, options.shape, inputs, outputs);

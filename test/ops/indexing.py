@@ -70,9 +70,9 @@ add(
 add(
     "scatter_nd",
     "ScatterND",
-    lambda x: autograd.scatter_nd(x, [[2], [0]], np.full((2, 4, 5), 0.5)),
-    lambda x: torch.cat([torch.full_like(x[:1], 0.5), x[1:2], torch.full_like(x[:1], 0.5)]),
-    [X],
+    lambda x, u: autograd.scatter_nd(x, [[2], [0], [2]], u),
+    lambda x, u: torch.cat([u[1:2], x[1:2], u[2:]]),  # the last update of a place counts
+    [X, uniform(3, 4, 5, seed=3)],
 )
 # Updates of one place several times, and places without one.
 _HITS = np.array([[0, 2, 0, 0, 2], [1, 1, 1, 0, 2], [0, 2, 1, 0, 2], [0, 0, 1, 0, 2]])

@@ -35,6 +35,23 @@ add(
     [uniform(2, 3, 7, 9)],
 )
 add(
+    "interpolate, a scale that keeps the size",
+    "Interpolate",
+    *both("interpolate", scale_factor=(1.02, 1.5), mode="bicubic"),
+    [uniform(2, 17, 30, 33)],
+    large=True,
+)
+add(
+    "resize, before other axes",
+    "Interpolate",
+    lambda x: autograd.resize(x, sizes=(3, 5), axes=(0, 1), mode="linear"),
+    lambda x: functional.interpolate(x.movedim(2, 0)[None], (3, 5), mode="bilinear")[0].movedim(
+        0, 2
+    ),
+    [uniform(4, 3, 300)],
+    large=True,
+)
+add(
     "interpolate, area",
     "Interpolate",
     *both("interpolate", (3, 7), mode="area"),

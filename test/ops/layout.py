@@ -96,6 +96,14 @@ add(
     one_step=False,
 )
 add(
+    "split of channels",
+    "Split",
+    lambda x: autograd.split(x, 1, (5, 19))[1],
+    lambda x: torch.split(x, [5, 19], 1)[1],
+    [uniform(2, 24, 3, 2)],
+    one_step=False,
+)
+add(
     "split into equal pieces",
     "Split",
     lambda x: autograd.split(x, -2, num_output=2),

@@ -194,7 +194,7 @@ def test_training_replays_the_executed_bits() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("batch", [1, 9])
+@pytest.mark.parametrize("batch", [1, 9, 45])
 @pytest.mark.parametrize("mode", ["lstm", "gru", "tanh", "relu"])
 @pytest.mark.usefixtures("training")
 def test_wide_networks_are_pytorchs(torch: ModuleType, mode: str, batch: int, threads: int) -> None:

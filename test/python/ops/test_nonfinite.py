@@ -85,7 +85,6 @@ OTHER_BACKWARD = {
     "mod -inf": "likewise",
     "reduce_max nan": "the first NaN is the maximum; PyTorch divides by a count of 0",
     "reduce_min nan": "likewise",
-    "reduce_l1 nan": "NaN; PyTorch says 0",
     "lp_pool nan": "the slope is that of NaN; PyTorch's has none",
     "scatter_elements, mul": "the product of the others; PyTorch divides the result by the factor",
     "scatter_nd, mul": "likewise",

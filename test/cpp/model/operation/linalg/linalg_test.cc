@@ -29,6 +29,14 @@ TEST_P(LinalgTest, MatMulOfTransposedViewsCopiesNothing) {
   EXPECT_LE(DefaultDevice()->memory().allocations - before, 3u);  // y, perhaps a workspace; Values
 }
 
+TEST_P(LinalgTest, VectorsAreNotTransposed) {
+  Random random(4);
+  const Tensor a = RandomTensor(random, {2, 3}), u = RandomTensor(random, {2}),
+               v = RandomTensor(random, {3});
+  EXPECT_EQ(Values(MatMul(a, v, false, true)), Values(MatMul(a, v)));
+  EXPECT_EQ(Values(MatMul(u, a, true, false)), Values(MatMul(u, a)));
+}
+
 TEST_P(LinalgTest, EmptyMatrices) {
   EXPECT_EQ(MatMul(Tensor({0, 3}), Tensor({3, 4})).shape(), Shape({0, 4}));
   EXPECT_EQ(MatMul(Tensor({5, 0, 3}), Tensor({3, 4})).shape(), Shape({5, 0, 4}));

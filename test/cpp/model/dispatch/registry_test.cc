@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "model/dispatch/dispatch.h"
 #include "singa/core/error.h"
 
@@ -39,6 +41,18 @@ class Pretended final : public Device {
  protected:
   void ReleaseAll() noexcept override {}
 };
+
+std::string* registered = nullptr;
+
+TEST(Registry, KernelsComeInTheOrderOfTheirFilesHoweverTheCompilerNamedThem) {
+  std::string order;
+  registered = &order;
+  const Registrar last("registry test", "/root/src/backend/b/a.cc", [] { *registered += "3"; });
+  const Registrar first("registry test", "../../src/backend/a/b.cc", [] { *registered += "1"; });
+  const Registrar second("registry test", "/root/src/backend/a/c.cc", [] { *registered += "2"; });
+  RegisterBackend("registry test");
+  EXPECT_EQ(order, "123");
+}
 
 TEST(Registry, KernelsBelongToAKindOfDevice) {
   const auto cpu = std::make_shared<Pretended>(DeviceKind::kCpu);

@@ -123,7 +123,9 @@ Arguments ArgumentsFor(const OpRef& spec, const Plan& plan, const Call& call,
   std::vector<LayoutPtr> wanted;
   bool as_they_lie = false;
   if (const OpType& type = spec.op_type(); type.input_layouts) {
-    if (auto layouts = type.input_layouts(spec.spec, plan, call.inputs)) {
+    std::vector<Tensor> there;  // its plans are those of the device
+    for (const Tensor& t : call.inputs) there.push_back(Placed(t, {}, device));
+    if (auto layouts = type.input_layouts(spec.spec, plan, there)) {
       wanted = std::move(*layouts);
       as_they_lie = true;
     }

@@ -88,7 +88,7 @@ struct GradientCall {
 template <class T>
 struct Loops {
   void (*copy)(const CopyCall<T>&);
-  /// Copies the results of what is in front, to the bits of NormalizeRows. Not for SiLU.
+  /// Copies the results of what is in front, to the bits of batch norm's. Not for SiLU.
   void (*copy_normed)(const CopyCall<float>&, const NormCall&);
   void (*forward)(const RowCall<T>&);
   void (*input_gradient)(const RowCall<T>&);

@@ -210,7 +210,7 @@ class ForwardPlan final : public BatchNormPlan {
       std::fill_n(squares.begin(), width, 0.0f);
       panels_.ForTiles(panel, begin, end, [&](int64_t offset, int64_t rows) {
         if (!shift) shift = Floats(x + offset, width, first_row);
-        AddDeviations(x + offset, rows, width, shift, sum.data(), squares.data());
+        loops_.add_deviations(x + offset, rows, width, shift, sum.data(), squares.data());
       });
       AddToTotals(end - begin, width, shift, origin, sum.data(), squares.data(), total);
     });
@@ -230,12 +230,13 @@ class ForwardPlan final : public BatchNormPlan {
     const int64_t width = panels_.row_width(panel);
     panels_.ForRows(chunk, [&](int64_t begin, int64_t end) {
       panels_.ForTiles(panel, begin, end, [&](int64_t offset, int64_t rows) {
-        NormalizeRows(x + offset, add ? add + offset : nullptr, rows, width, affine, activation_,
-                      y + offset, stream_);
+        loops_.normalize(x + offset, add ? add + offset : nullptr, rows, width, affine, activation_,
+                         y + offset, stream_);
       });
     });
   }
 
+  const BatchNormLoops<T>& loops_ = BatchNormLoopsOfCpu<T>();
   bool training_, need_y_;
   Activation activation_;
   bool add_;
@@ -313,12 +314,12 @@ class BackwardPlan final : public BatchNormPlan {
       panels_.ForTiles(panel, begin, end, [&](int64_t offset, int64_t rows) {
         const T* sign = y ? y + offset : nullptr;
         if (need_add_) {
-          AddGradientsOfSum(dy + offset, dy2 ? dy2 + offset : nullptr, x + offset, sign, rows,
-                            width, affine.mean, sum.data(), products.data(), slopes + offset,
-                            stream_);
+          loops_.add_gradients_of_sum(dy + offset, dy2 ? dy2 + offset : nullptr, x + offset, sign,
+                                      rows, width, affine.mean, sum.data(), products.data(),
+                                      slopes + offset, stream_);
         } else {
-          AddGradients(activation_, dy + offset, x + offset, sign, rows, width, affine, sum.data(),
-                       products.data(), slopes ? slopes + offset : nullptr);
+          loops_.add_gradients(activation_, dy + offset, x + offset, sign, rows, width, affine,
+                               sum.data(), products.data(), slopes ? slopes + offset : nullptr);
         }
       });
       AddToTotals(width, sum.data(), products.data(), total);
@@ -353,13 +354,14 @@ class BackwardPlan final : public BatchNormPlan {
     const AffineRow affine = Row(constants, panel);
     panels_.ForRows(chunk, [&](int64_t begin, int64_t end) {
       panels_.ForTiles(panel, begin, end, [&](int64_t offset, int64_t rows) {
-        GradientRows(activation, dy + offset, x + offset, y ? y + offset : nullptr, rows, width,
-                     affine, constants[kConstant] + first, constants[kSlope] + first, dx + offset,
-                     stream_);
+        loops_.gradient(activation, dy + offset, x + offset, y ? y + offset : nullptr, rows, width,
+                        affine, constants[kConstant] + first, constants[kSlope] + first,
+                        dx + offset, stream_);
       });
     });
   }
 
+  const BatchNormLoops<T>& loops_ = BatchNormLoopsOfCpu<T>();
   bool training_, need_x_, need_scale_, need_add_, has_dy2_;
   Activation activation_;
 };

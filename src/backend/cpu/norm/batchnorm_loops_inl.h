@@ -1,11 +1,15 @@
-#include "backend/cpu/norm/batchnorm_loops.h"
+#pragma once
 
+// The loops of batchnorm_loops.h. A file that includes this one defines SINGA_TARGET, the
+// instruction set of its loops. They are compiled in files of their own, each with the widths that
+// its instruction set meets, because compiling all widths for all of them takes a minute.
+
+#include <algorithm>
 #include <bit>
-#include <cmath>
 #include <type_traits>
 
+#include "backend/cpu/norm/batchnorm_loops.h"
 #include "core/device/inline.h"
-#include "core/device/parallel.h"
 #include "model/formula/activation.h"
 #include "model/operation/batchnorm/spec.h"
 #include "singa/core/half.h"
@@ -19,15 +23,13 @@ namespace {
 
 // A loop's callees must be inlined; on their own, they would be compiled for the baseline.
 
-/// Calls body(width). The width of a blocked layout is a constant, so that a column's sums and
-/// constants stay in registers. Wider rows are processed row by row, with their sums in the L1
-/// cache: prefetchers would not follow a few columns over many rows.
-template <class Body>
+/// Calls body(width). kLanes, the width of this instruction set's blocked layouts, is a constant,
+/// so that a column's sums and constants stay in registers. Wider rows are processed row by row,
+/// with their sums in the L1 cache: prefetchers would not follow a few columns over many rows.
+template <int64_t kLanes, class Body>
 SINGA_INLINE void WithWidth(int64_t width, const Body& body) {
-  if (width == 16) {
-    body(std::integral_constant<int64_t, 16>());
-  } else if (width == 8) {
-    body(std::integral_constant<int64_t, 8>());
+  if (kLanes && width == kLanes) {
+    body(std::integral_constant < int64_t, kLanes ? kLanes : 1 > ());
   } else {
     body(width);
   }
@@ -35,43 +37,36 @@ SINGA_INLINE void WithWidth(int64_t width, const Body& body) {
 
 // Rows are processed in words of 32 bits: a float, or two bfloat16, of which the upper one is a
 // float32 in place and the lower one after a shift. Unpacking them to memory order and back would
-// take as long as everything else. The loops are plain loops over words, because GCC 12 lowers its
-// vector types before it knows the instruction set of a clone.
+// take as long as everything else.
 
 /// Maximum number of words that are processed together.
-constexpr int64_t kWords = 16;
+constexpr int64_t kMostWords = 16;
 
-/// Columns of a row that are processed together: `words` words of kEach elements, starting at
+/// Columns of a row that are processed together: kWords words of kEach elements, starting at
 /// `first` in memory. Their sums and constants start at `place`; those of the words' upper halves
 /// are `apart` further on.
-template <int64_t kEach, class Words>
+template <int64_t kEach, int64_t kWords>
 struct Part {
   static constexpr int64_t kElements = kEach;
-  int64_t first;
-  Words words;
-  int64_t place, apart;
+  int64_t first, place, apart;
 };
 
 /// Calls body(part) for the columns of a row of n elements.
 template <class T, class Count, class Body>
 SINGA_INLINE void ForParts(Count n, const Body& body) {
   constexpr int64_t kEach = sizeof(uint32_t) / sizeof(T);
-  const auto part = [&](int64_t word, auto words) SINGA_INLINE_LAMBDA {
-    body(Part<kEach, decltype(words)>{word * kEach, words, word, n / kEach});
-  };
   if constexpr (!std::is_same_v<Count, int64_t>) {
-    part(0, std::integral_constant<int64_t, Count::value / kEach>());
+    constexpr int64_t kWords = Count::value / kEach;
+    body(Part<kEach, kWords>{0, 0, kWords});
   } else {
+    // All lengths are constants: a loop over the last few words would take longest to compile.
     const int64_t words = n / kEach;
     int64_t word = 0;
-    for (; word + kWords <= words; word += kWords)
-      part(word, std::integral_constant<int64_t, kWords>());
-    if (word + kWords / 2 <= words) {
-      part(word, std::integral_constant<int64_t, kWords / 2>());
-      word += kWords / 2;
-    }
-    if (word < words) part(word, words - word);
-    if (words * kEach < n) body(Part<1, std::integral_constant<int64_t, 1>>{n - 1, {}, n - 1, 0});
+    for (; word + kMostWords <= words; word += kMostWords)
+      body(Part<kEach, kMostWords>{word * kEach, word, words});
+    for (; word + 4 <= words; word += 4) body(Part<kEach, 4>{word * kEach, word, words});
+    for (; word < words; ++word) body(Part<kEach, 1>{word * kEach, word, words});
+    if (words * kEach < n) body(Part<1, 1>{n - 1, n - 1, 0});
   }
 }
 
@@ -83,15 +78,14 @@ struct Column {
 
 /// Calls body(column, k, i) for all columns of a part. k is the index of the column's sums and
 /// constants, i its index in PartOfRow.
-template <int64_t kEach, class Words, class Body>
-SINGA_INLINE void ForColumns(const Part<kEach, Words>& part, const Body& body) {
-  const Words words = part.words;
+template <int64_t kEach, int64_t kWords, class Body>
+SINGA_INLINE void ForColumns(const Part<kEach, kWords>& part, const Body& body) {
 #pragma omp simd
-  for (int64_t w = 0; w < words; ++w) body(Column<false>{w}, part.place + w, w);
+  for (int64_t w = 0; w < kWords; ++w) body(Column<false>{w}, part.place + w, w);
   if constexpr (kEach == 2) {
     const int64_t upper = part.place + part.apart;
 #pragma omp simd
-    for (int64_t w = 0; w < words; ++w) body(Column<true>{w}, upper + w, words + w);
+    for (int64_t w = 0; w < kWords; ++w) body(Column<true>{w}, upper + w, kWords + w);
   }
 }
 
@@ -124,7 +118,7 @@ class Elements {
 };
 
 /// The values of a part's columns.
-using PartOfRow = float[2 * kWords];
+using PartOfRow = float[2 * kMostWords];
 
 /// A value's bits, rounded as BFloat16 does, in the upper half of a word.
 SINGA_INLINE uint32_t Rounded(float value) {
@@ -143,12 +137,11 @@ SINGA_INLINE float AsStored(float value) {
 }
 
 /// Stores `values` as elements. Without kRound, they must be exact values of T.
-template <bool kRound, int64_t kEach, class Words, class T>
-SINGA_INLINE void Store(const PartOfRow& values, const Part<kEach, Words>& part, T* to) {
-  const Words words = part.words;
+template <bool kRound, int64_t kEach, int64_t kWords, class T>
+SINGA_INLINE void Store(const PartOfRow& values, T* to) {
   if constexpr (std::is_same_v<T, float>) {
 #pragma omp simd
-    for (int64_t w = 0; w < words; ++w) to[w] = values[w];
+    for (int64_t w = 0; w < kWords; ++w) to[w] = values[w];
   } else if constexpr (kEach == 1) {
     to[0] = T(values[0]);
   } else {
@@ -157,8 +150,8 @@ SINGA_INLINE void Store(const PartOfRow& values, const Part<kEach, Words>& part,
     };
     Word* stored = reinterpret_cast<Word*>(to);  // `auto` would drop the alignment
 #pragma omp simd
-    for (int64_t w = 0; w < words; ++w)
-      stored[w] = (bits(values[w]) >> 16) | (bits(values[words + w]) & 0xffff0000u);
+    for (int64_t w = 0; w < kWords; ++w)
+      stored[w] = (bits(values[w]) >> 16) | (bits(values[kWords + w]) & 0xffff0000u);
   }
 }
 
@@ -172,24 +165,22 @@ SINGA_INLINE void Stream(const void* from, void* to) {
 /// Writes a part of `row`. With `stream`, full vectors are written past the caches: their lines
 /// need not be read first, and the caches keep their contents. The flag is no constant of the
 /// loops, whose versions would take twice as long to compile: it is asked once for each part.
-template <bool kRound = true, int64_t kEach, class Words, class T>
-SINGA_INLINE void Put(const PartOfRow& values, const Part<kEach, Words>& part, T* row,
+template <bool kRound = true, int64_t kEach, int64_t kWords, class T>
+SINGA_INLINE void Put(const PartOfRow& values, const Part<kEach, kWords>& part, T* row,
                       [[maybe_unused]] bool stream) {
   T* to = row + part.first;
 #ifdef __SSE2__
-  if constexpr (!std::is_same_v<Words, int64_t>) {
-    constexpr int64_t kCount = Words::value * kEach, kStep = 16 / sizeof(T);
-    if constexpr (kCount % kStep == 0) {
-      if (stream) {
-        T stored[kCount];
-        Store<kRound>(values, part, stored);
-        for (int64_t i = 0; i < kCount; i += kStep) Stream(stored + i, to + i);
-        return;
-      }
+  constexpr int64_t kCount = kWords * kEach, kStep = 16 / sizeof(T);
+  if constexpr (kCount % kStep == 0) {
+    if (stream) {
+      T stored[kCount];
+      Store<kRound, kEach, kWords>(values, stored);
+      for (int64_t i = 0; i < kCount; i += kStep) Stream(stored + i, to + i);
+      return;
     }
   }
 #endif
-  Store<kRound>(values, part, to);
+  Store<kRound, kEach, kWords>(values, to);
 }
 
 /// Calls body(flag) with the bool as a compile-time constant.
@@ -345,12 +336,10 @@ SINGA_INLINE void AddRows(Count n, int64_t rows, Columns<const float, Count>& me
   });
 }
 
-}  // namespace
-
-template <class T>
-SINGA_MULTI_ISA void AddDeviations(const T* x, int64_t rows, int64_t width, const float* shift,
-                                   float* sum, float* squares) {
-  WithWidth(width, [&](auto n) SINGA_INLINE_LAMBDA {
+template <int64_t kLanes, class T>
+SINGA_TARGET void AddDeviations(const T* x, int64_t rows, int64_t width, const float* shift,
+                                float* sum, float* squares) {
+  WithWidth<kLanes>(width, [&](auto n) SINGA_INLINE_LAMBDA {
     Columns<float, decltype(n)> s(sum, n), q(squares, n);
     Columns<const float, decltype(n)> origin(shift, n);
     int64_t r = 0;
@@ -381,74 +370,11 @@ SINGA_MULTI_ISA void AddDeviations(const T* x, int64_t rows, int64_t width, cons
   });
 }
 
-SINGA_MULTI_ISA
-void AddToTotals(int64_t rows, int64_t width, const float* shift, const float* origin,
-                 const float* sum, const float* squares, double* total) {
-  const auto count = static_cast<double>(rows);
-  WithWidth(width, [&](auto n) SINGA_INLINE_LAMBDA {
-#pragma omp simd
-    for (int64_t c = 0; c < n; ++c) {
-      const double s = sum[c], step = static_cast<double>(shift[c]) - origin[c];
-      total[c] += s + count * step;
-      total[n + c] += squares[c] + step * (2 * s + count * step);
-    }
-  });
-}
-
-SINGA_MULTI_ISA
-void AddToTotals(int64_t width, const float* sum, const float* products, double* total) {
-  WithWidth(width, [&](auto n) SINGA_INLINE_LAMBDA {
-#pragma omp simd
-    for (int64_t c = 0; c < n; ++c) {
-      total[c] += sum[c];
-      total[n + c] += products[c];
-    }
-  });
-}
-
-SINGA_MULTI_ISA
-void FindStatistics(const double* total, const float* origin, int64_t rows, int64_t width,
-                    float* mean, float* var) {
-  const auto n = static_cast<double>(rows);
-#pragma omp simd
-  for (int64_t c = 0; c < width; ++c) {
-    const double step = total[c] / n, squares = total[width + c] / n - step * step;
-    mean[c] = static_cast<float>(origin[c] + step);
-    var[c] = static_cast<float>(squares < 0 ? 0 : squares);  // keeps NaN
-  }
-}
-
-SINGA_MULTI_ISA
-void FindFactors(const float* var, const float* scale, double epsilon, int64_t channels,
-                 float* factor) {
-  WithFlag(scale != nullptr, [&](auto has_scale) SINGA_INLINE_LAMBDA {
-#pragma omp simd
-    for (int64_t c = 0; c < channels; ++c)
-      factor[c] = BatchNormFactor(has_scale ? scale[c] : 1.0f, var[c], epsilon);
-  });
-}
-
-SINGA_MULTI_ISA
-void FindSlopes(const double* total, const float* var, const float* factor, double epsilon,
-                int64_t rows, int64_t width, float* dscale, float* dbias, float* constant,
-                float* slope) {
-  const auto n = static_cast<double>(rows);
-#pragma omp simd
-  for (int64_t c = 0; c < width; ++c) {
-    const double inv_std = 1 / std::sqrt(var[c] + epsilon);
-    const double product = total[width + c] * inv_std;
-    dbias[c] = static_cast<float>(total[c]);
-    dscale[c] = static_cast<float>(product);
-    constant[c] = static_cast<float>(factor[c] * total[c] / n);
-    slope[c] = static_cast<float>(factor[c] * inv_std * product / n);
-  }
-}
-
-template <class T>
-SINGA_MULTI_ISA void NormalizeRows(const T* x, const T* add, int64_t rows, int64_t width,
-                                   const AffineRow& row, const Activation& activation, T* y,
-                                   bool stream) {
-  WithWidth(width, [&](auto n) SINGA_INLINE_LAMBDA {
+template <int64_t kLanes, class T>
+SINGA_TARGET void NormalizeRows(const T* x, const T* add, int64_t rows, int64_t width,
+                                const AffineRow& row, const Activation& activation, T* y,
+                                bool stream) {
+  WithWidth<kLanes>(width, [&](auto n) SINGA_INLINE_LAMBDA {
     Affine<decltype(n)> affine(row, n);
     const auto normalize = [&](auto has_add, const auto& f) SINGA_INLINE_LAMBDA {
       for (int64_t at = 0; at < rows * n; at += n) {
@@ -476,11 +402,11 @@ SINGA_MULTI_ISA void NormalizeRows(const T* x, const T* add, int64_t rows, int64
   });
 }
 
-template <class T>
-SINGA_MULTI_ISA void AddGradients(const Activation& activation, const T* dy, const T* x, const T* y,
-                                  int64_t rows, int64_t width, const AffineRow& row, float* sum,
-                                  float* products, T* slopes) {
-  WithWidth(width, [&](auto n) SINGA_INLINE_LAMBDA {
+template <int64_t kLanes, class T>
+SINGA_TARGET void AddGradients(const Activation& activation, const T* dy, const T* x, const T* y,
+                               int64_t rows, int64_t width, const AffineRow& row, float* sum,
+                               float* products, T* slopes) {
+  WithWidth<kLanes>(width, [&](auto n) SINGA_INLINE_LAMBDA {
     Affine<decltype(n)> affine(row, n);
     WithGradient(activation, y, [&](const auto& f) SINGA_INLINE_LAMBDA {
       AddRows<T>(
@@ -499,11 +425,11 @@ SINGA_MULTI_ISA void AddGradients(const Activation& activation, const T* dy, con
 
 // Computes the same sums as AddGradients, bit for bit, so that they do not depend on which
 // gradients are requested.
-template <class T>
-SINGA_MULTI_ISA void AddGradientsOfSum(const T* dy, const T* dy2, const T* x, const T* y,
-                                       int64_t rows, int64_t width, const float* mean, float* sum,
-                                       float* products, T* dadd, bool stream) {
-  WithWidth(width, [&](auto n) SINGA_INLINE_LAMBDA {
+template <int64_t kLanes, class T>
+SINGA_TARGET void AddGradientsOfSum(const T* dy, const T* dy2, const T* x, const T* y, int64_t rows,
+                                    int64_t width, const float* mean, float* sum, float* products,
+                                    T* dadd, bool stream) {
+  WithWidth<kLanes>(width, [&](auto n) SINGA_INLINE_LAMBDA {
     Columns<const float, decltype(n)> origin(mean, n);
     WithFlag(dy2 != nullptr, [&](auto two) SINGA_INLINE_LAMBDA {
       AddRows<T>(
@@ -518,11 +444,11 @@ SINGA_MULTI_ISA void AddGradientsOfSum(const T* dy, const T* dy2, const T* x, co
   });
 }
 
-template <class T>
-SINGA_MULTI_ISA void GradientRows(const Activation& activation, const T* dy, const T* x, const T* y,
-                                  int64_t rows, int64_t width, const AffineRow& row,
-                                  const float* constant, const float* slope, T* dx, bool stream) {
-  WithWidth(width, [&](auto n) SINGA_INLINE_LAMBDA {
+template <int64_t kLanes, class T>
+SINGA_TARGET void GradientRows(const Activation& activation, const T* dy, const T* x, const T* y,
+                               int64_t rows, int64_t width, const AffineRow& row,
+                               const float* constant, const float* slope, T* dx, bool stream) {
+  WithWidth<kLanes>(width, [&](auto n) SINGA_INLINE_LAMBDA {
     Affine<decltype(n)> affine(row, n);
     Columns<const float, decltype(n)> level(constant, n), steep(slope, n);
     WithGradient(activation, y, [&](const auto& f) SINGA_INLINE_LAMBDA {
@@ -544,24 +470,11 @@ SINGA_MULTI_ISA void GradientRows(const Activation& activation, const T* dy, con
   });
 }
 
-void StreamFence() {
-#ifdef __SSE2__
-  _mm_sfence();
-#endif
-}
+/// All of them. kLanes is 0 where no width is a constant.
+template <int64_t kLanes, class T>
+constexpr BatchNormLoops<T> kLoops = {AddDeviations<kLanes, T>, NormalizeRows<kLanes, T>,
+                                      AddGradients<kLanes, T>, AddGradientsOfSum<kLanes, T>,
+                                      GradientRows<kLanes, T>};
 
-#define SINGA_INSTANTIATE(T)                                                                    \
-  template void AddDeviations(const T*, int64_t, int64_t, const float*, float*, float*);        \
-  template void NormalizeRows(const T*, const T*, int64_t, int64_t, const AffineRow&,           \
-                              const Activation&, T*, bool);                                     \
-  template void AddGradients(const Activation&, const T*, const T*, const T*, int64_t, int64_t, \
-                             const AffineRow&, float*, float*, T*);                             \
-  template void AddGradientsOfSum(const T*, const T*, const T*, const T*, int64_t, int64_t,     \
-                                  const float*, float*, float*, T*, bool);                      \
-  template void GradientRows(const Activation&, const T*, const T*, const T*, int64_t, int64_t, \
-                             const AffineRow&, const float*, const float*, T*, bool)
-SINGA_INSTANTIATE(float);
-SINGA_INSTANTIATE(BFloat16);
-#undef SINGA_INSTANTIATE
-
+}  // namespace
 }  // namespace singa::cpu

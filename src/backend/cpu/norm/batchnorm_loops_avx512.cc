@@ -1,0 +1,18 @@
+#if defined(__x86_64__)
+
+#define SINGA_TARGET __attribute__((target("arch=x86-64-v4")))
+
+#include "backend/cpu/norm/batchnorm_loops_inl.h"
+
+namespace singa::cpu {
+
+template <class T>
+const BatchNormLoops<T>& BatchNormLoopsAvx512() {
+  return kLoops<16, T>;
+}
+template const BatchNormLoops<float>& BatchNormLoopsAvx512();
+template const BatchNormLoops<BFloat16>& BatchNormLoopsAvx512();
+
+}  // namespace singa::cpu
+
+#endif

@@ -242,9 +242,10 @@ PyObject* ToTuple(It begin, It end) {
   return tuple;
 }
 
-/// A tuple of what `convert` makes of each value; null after an error of Python's.
-template <class T, class F>
-PyObject* TupleOf(const std::vector<T>& values, const F& convert) {
+/// A tuple of what `convert` makes of each value, which it may move from; null after an error of
+/// Python's.
+template <class Values, class F>
+PyObject* TupleOf(Values& values, const F& convert) {
   PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(values.size()));
   for (size_t i = 0; tuple && i < values.size(); ++i) {
     PyObject* item = convert(values[i]);

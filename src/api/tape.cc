@@ -368,13 +368,11 @@ PyObject* TapeOperatorType() {
            "The data of the inputs, and whether one of them requires a gradient; None where one of "
            "them is no Tensor. With `record`, if one requires a gradient, src, _needs and _leads "
            "are set."),
-      Fast(
-          "_results", Outputs,
-          "_results($self, type, raws, requires_grad, record, /)\n--\n\n"
-          "Tensors over the outputs. With `record` the operator is their creator, gets its place "
-          "on "
-          "the tape, and is counted in the operators that it got its inputs from, until it dies or "
-          "_release_sources is called."),
+      Fast("_results", Outputs,
+           "_results($self, type, raws, requires_grad, record, /)\n--\n\n"
+           "Tensors over the outputs. With `record` the operator is their creator, gets its "
+           "place on the tape, and is counted in the operators that it got its inputs from, "
+           "until it dies or _release_sources is called."),
       {"save", Save, METH_VARARGS,
        "save($self, /, *tensors)\n--\n\n"
        "Keeps raw tensors for backward, which gets them by `load`, if there will be one."},

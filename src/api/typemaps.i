@@ -135,10 +135,9 @@ SINGA_HANDLE(InterpolationHandle)
 }
 %fragment("TensorTuple", "header", fragment="NewTensor") %{
 static PyObject* TensorTuple(std::vector<singa::Tensor>& values) {
-  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(values.size()));
-  for (size_t i = 0; tuple && i < values.size(); ++i)
-    PyTuple_SetItem(tuple, static_cast<Py_ssize_t>(i), NewTensor(std::move(values[i])));
-  return tuple;
+  return singa::python::TupleOf(values, [](singa::Tensor& value) {
+    return NewTensor(std::move(value));
+  });
 }
 %}
 %typemap(out, fragment="TensorTuple") std::vector<singa::Tensor> {

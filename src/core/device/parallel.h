@@ -18,6 +18,7 @@
 #if defined(NDEBUG) && defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
     __GNUC__ >= 12 && defined(__linux__) && !defined(__SANITIZE_ADDRESS__) &&             \
     !defined(__SANITIZE_THREAD__)
+#define SINGA_HAS_MULTI_ISA
 #define SINGA_MULTI_ISA \
   __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
 #else

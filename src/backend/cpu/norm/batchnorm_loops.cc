@@ -81,12 +81,14 @@ void StreamFence() {
 
 template <class T>
 const BatchNormLoops<T>& BatchNormLoopsOfCpu() {
-#if defined(__x86_64__)
+#ifdef SINGA_HAS_MULTI_ISA
   const InstructionSet set = AllowedInstructionSet();
   if (set >= InstructionSet::kAvx512) return BatchNormLoopsAvx512<T>();
   if (set >= InstructionSet::kAvx2) return BatchNormLoopsAvx2<T>();
-#endif
   return kLoops<0, T>;
+#else
+  return kLoops<16, T>;
+#endif
 }
 template const BatchNormLoops<float>& BatchNormLoopsOfCpu();
 template const BatchNormLoops<BFloat16>& BatchNormLoopsOfCpu();

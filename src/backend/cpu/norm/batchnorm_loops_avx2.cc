@@ -1,4 +1,6 @@
-#if defined(__x86_64__)
+#include "core/device/parallel.h"
+
+#ifdef SINGA_HAS_MULTI_ISA
 
 #define SINGA_TARGET __attribute__((target("arch=x86-64-v3")))
 

@@ -329,6 +329,14 @@ _TORCH_MODES = {
     "bicubic": ("cubic", 2),
     "area": ("area", 0),
 }
+#: The factors m / n of lengths that, with a mode, also stand for a `scale_factor` beside them.
+_KEPT_FACTORS = {
+    "nearest": (1, 2),
+    "linear": (1,),
+    "bilinear": (1,),
+    "trilinear": (1,),
+    "antialias": (1,),
+}
 
 
 def interpolate(
@@ -343,7 +351,8 @@ def interpolate(
     """Resizes x (N, C, ...) along the axes behind the channels, as torch.nn.functional.interpolate.
 
     size           the new lengths, or one for all axes
-    scale_factor   or factors; an axis of n positions then has floor(n·factor)
+    scale_factor   or factors; an axis of n positions then has floor(n·factor). Where that is n, the
+                   axis stays as it is, but for "bicubic" and "nearest-exact"
     mode           "nearest", "nearest-exact", "linear" (one axis), "bilinear", "bicubic" (two),
                    "trilinear" (three), or "area": averages, as adaptive average pooling
     align_corners  whether the centres of the corners are in one place before and after, for modes
@@ -374,15 +383,16 @@ def interpolate(
             f"{mode!r}"
         )
     to, factors = _sizes("Interpolate", x.shape[2:], size, scale_factor)
+    # As in PyTorch on a CPU, where other factors are not applied to an axis that keeps its length.
+    kept = _KEPT_FACTORS.get("antialias" if antialias else mode, ())
+    factors = tuple(
+        [
+            next((float(k) for k in kept if m == k * n), factor)
+            for n, m, factor in zip(x.shape[2:], to, factors, strict=False)
+        ]
+    )
     if mode == "nearest":
         coordinates = "asymmetric"
-        # As in PyTorch, an axis that keeps or doubles its length is not scaled by another factor.
-        factors = tuple(
-            [
-                m / n if m in (n, 2 * n) else factor
-                for n, m, factor in zip(x.shape[2:], to, factors, strict=False)
-            ]
-        )
     else:
         coordinates = "align_corners" if align_corners else "half_pixel"
     operator = Interpolate(

@@ -71,12 +71,32 @@ def test_area_has_no_corners() -> None:
 def test_scale_factors(torch: ModuleType, recompute: bool | None) -> None:
     rng = np.random.default_rng(4)
     for mode in ("nearest", "nearest-exact", "bilinear", "bicubic"):
-        for scale in (2, 3.0, 1.5, 0.7, 2.3, (0.5, 4)):
+        for scale in (2, 3.0, 1.5, 0.7, 2.3, (0.5, 4), (1.1, 1.5), (2.1, 1.19)):
             x = rng.standard_normal((2, 3, 7, 5))
             _both(
                 torch, x, "float64", 1e-12, scale_factor=scale, mode=mode,
                 recompute_scale_factor=recompute,
             )  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["linear", "bilinear", "trilinear", "bicubic"])
+def test_factors_of_axes_that_keep_their_length(torch: ModuleType, mode: str) -> None:
+    """The results are PyTorch's, whose gradients are not those of its results with `antialias`, nor
+    for "bicubic" where all axes keep their length."""
+    rng = np.random.default_rng(6)
+    axes = {"linear": 1, "trilinear": 3}.get(mode, 2)
+    x = rng.standard_normal((2, 3, 7, 5, 6)[: 2 + axes])
+    for factors in ((1.1, 1.5, 1.15), (1.5, 1.1, 1.0), (1.1, 1.1, 1.1)):
+        scale = factors[:axes]
+        if mode != "bicubic" or max(scale) > 1.4:
+            _both(torch, x, "float64", 1e-12, scale_factor=scale, mode=mode)
+        if axes == 2:
+            ours = tensor.Tensor(data=x, dtype="float64")
+            y = autograd.interpolate(ours, None, scale, mode, antialias=True)
+            truth = torch.nn.functional.interpolate(
+                torch.tensor(x), None, scale, mode, antialias=True
+            )
+            np.testing.assert_allclose(y.numpy(), truth.numpy(), rtol=0, atol=1e-12)
 
 
 def test_one_and_three_axes(torch: ModuleType) -> None:

@@ -191,8 +191,8 @@ class Gradients(dict[int, Tensor]):
     >>> autograd.training = True
     >>> w = tensor.Tensor(data=[1.0, 2.0], stores_grad=True)
     >>> found = autograd.gradients(autograd.sum(w * w))
-    >>> len(found), found[w]
-    (1, Tensor([2., 4.], dtype=float32))
+    >>> len(found), w in found, found[w]
+    (1, True, Tensor([2., 4.], dtype=float32))
     """
 
     def __init__(self) -> None:
@@ -207,10 +207,17 @@ class Gradients(dict[int, Tensor]):
         """The tensors that have a gradient here."""
         return list(self._tensors)
 
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(id(key) if isinstance(key, Tensor) else key)
+
     def __missing__(self, key: object) -> Tensor:
-        if isinstance(key, Tensor) and id(key) in self:
+        if isinstance(key, Tensor) and key in self:
             return self[id(key)]
         raise KeyError(key)
+
+    def get(self, key: Tensor | int, default: Any = None) -> Any:
+        """The gradient of a tensor, or `default` where it has none."""
+        return super().get(id(key) if isinstance(key, Tensor) else key, default)
 
 
 def _add_gradients(self: Tensor, dy: object = None, retain_graph: bool = False) -> None:

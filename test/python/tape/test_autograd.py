@@ -86,6 +86,20 @@ def test_arithmetic_is_recorded_towards_a_parameter() -> None:
     assert (x * x + 1.0).is_dummy()  # no gradient flows to it
 
 
+def test_gradients_by_tensor() -> None:
+    w, other = tensor.Tensor(data=[1.0, 2.0], stores_grad=True), tensor.Tensor(data=[1.0, 2.0])
+    found = autograd.gradients(autograd.sum(w * w))
+    assert w in found
+    assert id(w) in found
+    assert other not in found
+    for got in (found[w], found[id(w)], found.get(w), found.get(id(w))):
+        assert got.numpy().tolist() == [2.0, 4.0]
+    assert found.get(other) is None
+    assert found.get(other, 3) == 3
+    with pytest.raises(KeyError):
+        found[other]
+
+
 def test_plain_arithmetic_keeps_no_history() -> None:
     average = constant([0.0])
     for _ in range(3):

@@ -4,7 +4,6 @@
 // instruction set of its loops. They are compiled in files of their own, each with the widths that
 // its instruction set meets, because compiling all widths for all of them takes a minute.
 
-#include <algorithm>
 #include <bit>
 #include <type_traits>
 
@@ -28,11 +27,9 @@ namespace {
 /// with their sums in the L1 cache: prefetchers would not follow a few columns over many rows.
 template <int64_t kLanes, class Body>
 SINGA_INLINE void WithWidth(int64_t width, const Body& body) {
-  if (kLanes && width == kLanes) {
-    body(std::integral_constant < int64_t, kLanes ? kLanes : 1 > ());
-  } else {
-    body(width);
-  }
+  if constexpr (kLanes > 0)
+    if (width == kLanes) return body(std::integral_constant<int64_t, kLanes>());
+  body(width);
 }
 
 // Rows are processed in words of 32 bits: a float, or two bfloat16, of which the upper one is a

@@ -82,10 +82,10 @@ class WrongPlan final : public Plan {
 };
 
 /// Supports the Specs of this type that one of the kernels behind it supports.
-inline Kernel WrongKernel(const char* spec_type, Wrong wrong) {
+inline Kernel WrongKernel(const std::string& spec_type, Wrong wrong) {
   return {.implementation = kWrong,
           .make = [=](const SpecRef& spec) -> PlanOrReason {
-            for (const Kernel& kernel : KernelsOf(spec_type, DeviceKind::kCpu))
+            for (const Kernel& kernel : KernelsOf(spec_type.c_str(), DeviceKind::kCpu))
               if (std::string_view(kernel.implementation) != kWrong)
                 if (const PlanOrReason made = kernel.Make(spec))
                   return std::make_shared<WrongPlan>(made.plan(), wrong);
@@ -94,18 +94,17 @@ inline Kernel WrongKernel(const char* spec_type, Wrong wrong) {
           .asked_first = true};
 }
 
-inline KernelList& KernelsToChange(const char* spec) {
-  return const_cast<KernelList&>(KernelsOf(spec, DeviceKind::kCpu));
+inline KernelList& KernelsToChange(const std::string& spec_type) {
+  return const_cast<KernelList&>(KernelsOf(spec_type.c_str(), DeviceKind::kCpu));
 }
 
 /// Makes it the first kernel to be asked, replacing an earlier wrong one. Existing plans are kept.
-template <class Spec>
-void AddWrongKernel(Wrong wrong) {
-  KernelList& kernels = KernelsToChange(typeid(Spec).name());
+inline void AddWrongKernel(const std::string& spec_type, Wrong wrong) {
+  KernelList& kernels = KernelsToChange(spec_type);
   std::erase_if(kernels, [](const Kernel& kernel) {
     return std::string_view(kernel.implementation) == kWrong;
   });
-  kernels.insert(kernels.begin(), WrongKernel(typeid(Spec).name(), wrong));
+  kernels.insert(kernels.begin(), WrongKernel(spec_type, wrong));
 }
 
 /// Adds a wrong kernel during its lifetime.
@@ -114,7 +113,7 @@ class WrongKernelScope {
  public:
   explicit WrongKernelScope(Wrong wrong = Wrong::kAlways) {
     ClearPlanCache();
-    AddWrongKernel<Spec>(wrong);
+    AddWrongKernel(typeid(Spec).name(), wrong);
   }
   ~WrongKernelScope() {
     ClearPlanCache();

@@ -3,6 +3,8 @@
 #include <map>
 #include <mutex>
 
+#include "model/dispatch/kernel.h"
+
 namespace singa {
 namespace {
 
@@ -24,6 +26,14 @@ const OpType* FindOpType(const std::string& name) {
   const std::lock_guard<std::mutex> lock(g_mutex);
   const auto found = Types().find(name);
   return found == Types().end() ? nullptr : found->second;
+}
+
+std::vector<std::string> OpTypeNames() {
+  backend::EnsureRegistered();
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  std::vector<std::string> names;
+  for (const auto& [name, type] : Types()) names.push_back(name);
+  return names;
 }
 
 }  // namespace singa

@@ -126,6 +126,8 @@ struct OpRef : SpecRef {
 void AddOpType(const OpType& type);
 /// The added type with this name; null if there is none.
 const OpType* FindOpType(const std::string& name);
+/// The names of all types, after the backends of this build are registered.
+SINGA_API std::vector<std::string> OpTypeNames();
 
 /// Adds the type of a Spec.
 template <class Spec>

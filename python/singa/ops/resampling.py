@@ -329,7 +329,8 @@ _TORCH_MODES = {
     "bicubic": ("cubic", 2),
     "area": ("area", 0),
 }
-#: The factors m / n of lengths that, with a mode, also stand for a `scale_factor` beside them.
+#: By mode: an axis whose length grows by one of these factors is scaled by it, and not by the
+#: `scale_factor` that was rounded to it.
 _KEPT_FACTORS = {
     "nearest": (1, 2),
     "linear": (1,),

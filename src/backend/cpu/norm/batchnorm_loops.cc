@@ -85,9 +85,9 @@ const BatchNormLoops<T>& BatchNormLoopsOfCpu() {
   const InstructionSet set = AllowedInstructionSet();
   if (set >= InstructionSet::kAvx512) return BatchNormLoopsAvx512<T>();
   if (set >= InstructionSet::kAvx2) return BatchNormLoopsAvx2<T>();
-  return kLoops<0, T>;
+  return kLoops<T>;
 #else
-  return kLoops<16, T>;
+  return kLoops<T, 16>;
 #endif
 }
 template const BatchNormLoops<float>& BatchNormLoopsOfCpu();

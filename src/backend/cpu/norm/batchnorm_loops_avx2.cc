@@ -10,7 +10,7 @@ namespace singa::cpu {
 
 template <class T>
 const BatchNormLoops<T>& BatchNormLoopsAvx2() {
-  return kLoops<8, T>;
+  return kLoops<T, 8>;
 }
 template const BatchNormLoops<float>& BatchNormLoopsAvx2();
 template const BatchNormLoops<BFloat16>& BatchNormLoopsAvx2();

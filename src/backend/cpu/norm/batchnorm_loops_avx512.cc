@@ -10,7 +10,7 @@ namespace singa::cpu {
 
 template <class T>
 const BatchNormLoops<T>& BatchNormLoopsAvx512() {
-  return kLoops<16, T>;
+  return kLoops<T, 8, 16>;
 }
 template const BatchNormLoops<float>& BatchNormLoopsAvx512();
 template const BatchNormLoops<BFloat16>& BatchNormLoopsAvx512();

@@ -22,14 +22,15 @@ namespace {
 
 // A loop's callees must be inlined; on their own, they would be compiled for the baseline.
 
-/// Calls body(width). kLanes, the width of this instruction set's blocked layouts, is a constant,
-/// so that a column's sums and constants stay in registers. Wider rows are processed row by row,
-/// with their sums in the L1 cache: prefetchers would not follow a few columns over many rows.
-template <int64_t kLanes, class Body>
+/// Calls body(width). Those of kWidths are constants, so that a column's sums and constants stay in
+/// registers: narrow rows, and those of this instruction set's blocked layouts. Wider rows are
+/// processed row by row, with their sums in the L1 cache: prefetchers would not follow a few
+/// columns over many rows.
+template <int64_t... kWidths, class Body>
 SINGA_INLINE void WithWidth(int64_t width, const Body& body) {
-  if constexpr (kLanes > 0)
-    if (width == kLanes) return body(std::integral_constant<int64_t, kLanes>());
-  body(width);
+  const bool is_constant =
+      ((width == kWidths && (body(std::integral_constant<int64_t, kWidths>()), true)) || ...);
+  if (!is_constant) body(width);
 }
 
 // Rows are processed in words of 32 bits: a float, or two bfloat16, of which the upper one is a
@@ -333,10 +334,10 @@ SINGA_INLINE void AddRows(Count n, int64_t rows, Columns<const float, Count>& me
   });
 }
 
-template <int64_t kLanes, class T>
+template <class T, int64_t... kWidths>
 SINGA_TARGET void AddDeviations(const T* x, int64_t rows, int64_t width, const float* shift,
                                 float* sum, float* squares) {
-  WithWidth<kLanes>(width, [&](auto n) SINGA_INLINE_LAMBDA {
+  WithWidth<kWidths...>(width, [&](auto n) SINGA_INLINE_LAMBDA {
     Columns<float, decltype(n)> s(sum, n), q(squares, n);
     Columns<const float, decltype(n)> origin(shift, n);
     int64_t r = 0;
@@ -367,11 +368,11 @@ SINGA_TARGET void AddDeviations(const T* x, int64_t rows, int64_t width, const f
   });
 }
 
-template <int64_t kLanes, class T>
+template <class T, int64_t... kWidths>
 SINGA_TARGET void NormalizeRows(const T* x, const T* add, int64_t rows, int64_t width,
                                 const AffineRow& row, const Activation& activation, T* y,
                                 bool stream) {
-  WithWidth<kLanes>(width, [&](auto n) SINGA_INLINE_LAMBDA {
+  WithWidth<kWidths...>(width, [&](auto n) SINGA_INLINE_LAMBDA {
     Affine<decltype(n)> affine(row, n);
     const auto normalize = [&](auto has_add, const auto& f) SINGA_INLINE_LAMBDA {
       for (int64_t at = 0; at < rows * n; at += n) {
@@ -399,11 +400,11 @@ SINGA_TARGET void NormalizeRows(const T* x, const T* add, int64_t rows, int64_t 
   });
 }
 
-template <int64_t kLanes, class T>
+template <class T, int64_t... kWidths>
 SINGA_TARGET void AddGradients(const Activation& activation, const T* dy, const T* x, const T* y,
                                int64_t rows, int64_t width, const AffineRow& row, float* sum,
                                float* products, T* slopes) {
-  WithWidth<kLanes>(width, [&](auto n) SINGA_INLINE_LAMBDA {
+  WithWidth<kWidths...>(width, [&](auto n) SINGA_INLINE_LAMBDA {
     Affine<decltype(n)> affine(row, n);
     WithGradient(activation, y, [&](const auto& f) SINGA_INLINE_LAMBDA {
       AddRows<T>(
@@ -422,11 +423,11 @@ SINGA_TARGET void AddGradients(const Activation& activation, const T* dy, const 
 
 // Computes the same sums as AddGradients, bit for bit, so that they do not depend on which
 // gradients are requested.
-template <int64_t kLanes, class T>
+template <class T, int64_t... kWidths>
 SINGA_TARGET void AddGradientsOfSum(const T* dy, const T* dy2, const T* x, const T* y, int64_t rows,
                                     int64_t width, const float* mean, float* sum, float* products,
                                     T* dadd, bool stream) {
-  WithWidth<kLanes>(width, [&](auto n) SINGA_INLINE_LAMBDA {
+  WithWidth<kWidths...>(width, [&](auto n) SINGA_INLINE_LAMBDA {
     Columns<const float, decltype(n)> origin(mean, n);
     WithFlag(dy2 != nullptr, [&](auto two) SINGA_INLINE_LAMBDA {
       AddRows<T>(
@@ -441,11 +442,11 @@ SINGA_TARGET void AddGradientsOfSum(const T* dy, const T* dy2, const T* x, const
   });
 }
 
-template <int64_t kLanes, class T>
+template <class T, int64_t... kWidths>
 SINGA_TARGET void GradientRows(const Activation& activation, const T* dy, const T* x, const T* y,
                                int64_t rows, int64_t width, const AffineRow& row,
                                const float* constant, const float* slope, T* dx, bool stream) {
-  WithWidth<kLanes>(width, [&](auto n) SINGA_INLINE_LAMBDA {
+  WithWidth<kWidths...>(width, [&](auto n) SINGA_INLINE_LAMBDA {
     Affine<decltype(n)> affine(row, n);
     Columns<const float, decltype(n)> level(constant, n), steep(slope, n);
     WithGradient(activation, y, [&](const auto& f) SINGA_INLINE_LAMBDA {
@@ -467,11 +468,11 @@ SINGA_TARGET void GradientRows(const Activation& activation, const T* dy, const 
   });
 }
 
-/// All of them. kLanes is 0 where no width is a constant.
-template <int64_t kLanes, class T>
-constexpr BatchNormLoops<T> kLoops = {AddDeviations<kLanes, T>, NormalizeRows<kLanes, T>,
-                                      AddGradients<kLanes, T>, AddGradientsOfSum<kLanes, T>,
-                                      GradientRows<kLanes, T>};
+/// All of them.
+template <class T, int64_t... kWidths>
+constexpr BatchNormLoops<T> kLoops = {AddDeviations<T, kWidths...>, NormalizeRows<T, kWidths...>,
+                                      AddGradients<T, kWidths...>, AddGradientsOfSum<T, kWidths...>,
+                                      GradientRows<T, kWidths...>};
 
 }  // namespace
 }  // namespace singa::cpu

@@ -573,6 +573,25 @@ def test_every_kernel_of_images_of_other_types(training, dtype):
     assert not [row for row in check.kernels() if row["failed"] and not row["refused"]]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "rounding"), [("float64", 2**-44), ("float16", 2**-11), ("bfloat16", 2**-8)]
+)
+def test_gradient_of_lrn_without_saved_values(torch, dtype, rounding):
+    """The sums of squares are computed again."""
+    x, dy = (
+        of(np.random.default_rng(seed).uniform(0.5, 2, (2, 6, 3, 3)), dtype) for seed in range(2)
+    )
+    arguments = 5, 0.5, 0.75, 1.5
+    t, g = (torch.tensor(v.as_type("float64").numpy()) for v in (x, dy))
+    y = torch.nn.functional.local_response_norm(t.requires_grad_(), *arguments)
+    (expected,) = torch.autograd.grad(y, t, g)
+    found = singa_wrap.LrnBackward(dy.data, x.data, None, None, *arguments)
+    found = tensor.from_raw_tensor(found)
+    assert found.dtype.name == dtype
+    # dx is a difference of terms that are smaller than 2.
+    assert elements(found) == pytest.approx(np.ravel(expected).tolist(), rel=0, abs=2 * rounding)
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 def test_nonzero_of_all_types_is_numpys(dtype):
     values = np.random.default_rng(9).integers(0, 2, (5, 4, 3))

@@ -11,9 +11,10 @@ change of the code. A commit that changes a count on purpose updates the file, a
 The cases "C++" are those of dispatch.cc, and the cases "Python" those of overhead.py. Valgrind's
 callgrind counts the calls alone: a small library, which is compiled first and preloaded, tells it
 where a count starts and ends. The count of a case is the smallest of several ones. It is taken in
-several processes, too, because Python's cache of attributes depends on addresses: two names that
-share a place in it can add 4 %. Each process has its objects at other addresses. A count that is
-larger than expected is taken in further processes, up to 20, before it is called changed.
+several processes, too, because Python's cache of attributes depends on addresses and on how many
+types were made before: two names that share a place in it can add 4 %. Both are others in each
+process. A count that is larger than expected is taken in further processes, up to 20, before it is
+called changed.
 
 Counts do not depend on the processor, if it has AVX2: Valgrind presents each of these as the same
 Haswell, with its caches. They depend on the toolchain: compiler, C library, oneDNN, Python and
@@ -66,8 +67,11 @@ class MissingError(RuntimeError):
 
 def python_cases(number: int) -> None:
     """Runs the cases of overhead.py, in a process under Valgrind."""
-    # Gives the objects that are made later other addresses in each process.
+    # Gives the objects that are made later other addresses in each process, and the types other
+    # numbers: a name's place in the cache is made of both.
     kept = [bytes(size % 480) for size in range(777 * number)]
+    for _ in range(331 * number):
+        getattr(type("", (), {}), "name", None)
     import overhead
     import singa
 

@@ -72,6 +72,7 @@ case "${1-}" in
     ;;
   quick)
     preset=debug
+    export GTEST_FILTER='-*.Slow*' # names of C++ tests that take long without optimisation
     scripts/venv.sh .venv build
     scripts/venv.sh .venv run test & # what tests import is installed while singa is compiled
     requirements=$!

@@ -100,7 +100,7 @@ Recorder AnyGeometry(Random& random) {
                       random.Int(1, 70), random.Coin(), dilation, 1);
 }
 
-TEST_P(Tiles, WeightGradientIsTheDefinition) {
+TEST_P(Tiles, SlowWeightGradientIsTheDefinition) {
   Random random(1);
   for (int i = 0; i < 60; ++i) {
     const Recorder g = AnyGeometry(random);

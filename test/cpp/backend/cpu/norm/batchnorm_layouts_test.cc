@@ -160,7 +160,7 @@ TEST(BlockedLayouts, BatchNorm) {
 
 // Covers every path of the kernel: several chunks of rows, several panels of channels, a single
 // pixel, results that are written past the caches.
-TEST(BlockedLayouts, BatchNormOfEveryKindOfShape) {
+TEST(BlockedLayouts, SlowBatchNormOfEveryKindOfShape) {
   Random random(98);
   for (Tag tag : kTags) {
     for (bool relu : {true, false}) {
@@ -224,7 +224,7 @@ TEST(BlockedLayouts, BatchNormOfBFloat16IsThatOfFloat32Rounded) {
 }
 
 // Results that are larger than the caches are written past them.
-TEST(BlockedLayouts, BatchNormOfMuchBFloat16IsThatOfFloat32Rounded) {
+TEST(BlockedLayouts, SlowBatchNormOfMuchBFloat16IsThatOfFloat32Rounded) {
   Random random(96);
   const Shape shape{4, 72, 179, 181};
   const Tensor x = RandomTensor(random, shape).AsType(kBFloat16).AsType(kFloat32);

@@ -143,7 +143,7 @@ TEST_P(Winograd, EveryPassIsTheDefinition) {
 }
 
 /// The options of inference: a residual (in y's memory or separate), ReLU, and prepared filters.
-TEST_P(Winograd, ForwardWithAddReluAndPreparedFilter) {
+TEST_P(Winograd, SlowForwardWithAddReluAndPreparedFilter) {
   Random random(4);
   int prepared = 0;
   for (int i = 0; i < 50; ++i) {

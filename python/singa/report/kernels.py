@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import singa_wrap as _c
 from ..device import device_query, get_default_device
-from ..dtypes import bfloat16, float32
+from ..dtypes import bfloat16, float16, float32
 from ..raw.check import integer, number
 from ..raw.process import get_num_threads, set_num_threads
 from ..tensor import from_numpy
@@ -27,17 +27,20 @@ _CHANNELS = [1, 2, 3, 4, 5, 7, 8, 9, 13, 15, 16, 17, 20, 21, 24, 25, 31, 32, 33,
 _CHANNELS += [63, 64, 65, 70]
 _SIZES = [(1, 1), (3, 5), (4, 4), (7, 7), (8, 8), (9, 9), (9, 10), (10, 15), (13, 12), (14, 14)]
 _SIZES += [(16, 15), (5, 30), (28, 28), (30, 30)]
+_NARROW = [(5, 1), (2, 2), (9, 3), (1, 4)]  # than kernel, stride or both
+_TYPES = (float32, bfloat16, float16)
 _CONVOLUTION = {
     "in_channels": _CHANNELS,
     "out_channels": _CHANNELS,
-    "size": _SIZES,
-    "kernel": ((1, 1), (3, 3), (1, 3), (2, 2), (5, 5), (7, 7), (3, 2)),
-    "stride": ((1, 1), (2, 2), (3, 3), (1, 2)),
+    "size": (*_SIZES, *_NARROW),
+    "kernel": ((1, 1), (3, 3), (1, 3), (2, 2), (5, 5), (7, 7), (3, 2), (4, 4)),
+    "stride": ((1, 1), (2, 2), (3, 3), (1, 2), (4, 4)),
+    "patches": (False, False, False, True),  # stride = kernel, without padding
     "padding": ("none", "same", "one", "before", "wide"),
     "dilation": (1, 2),
     "group": ("one", "depthwise", "two", "three"),
     "batch": (1, 2, 3, 5),
-    "dtype": (float32, bfloat16),
+    "dtype": _TYPES,
     "bias": (False, True),
     "end": ("", "relu", "add", "add relu"),
     "axes": (2, 2, 2, 1, 3),
@@ -51,7 +54,7 @@ _PRODUCT = {
     "batch": ((), (2,), (3, 2)),
     "trans_a": (False, True),
     "trans_b": (False, True),
-    "dtype": (float32, bfloat16),
+    "dtype": _TYPES,
     "threads": ("one", "all"),
 }
 _WINDOW = {
@@ -62,7 +65,7 @@ _WINDOW = {
     "padding": (0, 1),
     "is_max": (False, True),
     "batch": (1, 2, 3),
-    "dtype": (float32, bfloat16),
+    "dtype": _TYPES,
     "threads": ("one", "all"),
 }
 _ROWS = {
@@ -70,7 +73,7 @@ _ROWS = {
     "size": _SIZES,
     "batch": (1, 2, 3),
     "window": (3, 5),
-    "dtype": (float32, bfloat16),
+    "dtype": _TYPES,
     "threads": ("one", "all"),
 }
 # In oneDNN's names, with the processor's flag.
@@ -146,13 +149,16 @@ def _convolution(case: _Case, values: _Values) -> None:
     groups = {"one": 1, "two": 2, "three": 3, "depthwise": case["in_channels"]}[case["group"]]
     inputs = -(-case["in_channels"] // groups) * groups
     outputs = -(-case["out_channels"] // groups) * groups
-    axes, dilation = case["axes"], case["dilation"]
+    patches = case["patches"]
+    axes, dilation = case["axes"], 1 if patches else case["dilation"]
     (height, width), kernel, stride = case["size"], list(case["kernel"]), list(case["stride"])
     size = [height, width]
     if axes == 1:
         size, kernel, stride = size[1:], kernel[1:], stride[1:]
     elif axes == 3:
         size, kernel, stride = [3, *size], [kernel[0], *kernel], [1, *stride]
+    if patches:
+        stride = kernel
     reach = [dilation * (k - 1) + 1 for k in kernel]
     padding = {
         "none": [0] * axes,
@@ -160,7 +166,7 @@ def _convolution(case: _Case, values: _Values) -> None:
         "one": [1] * axes,
         "before": [r - 1 for r in reach] + [0] * axes,
         "wide": [r for r in reach],
-    }[case["padding"]]
+    }["none" if patches else case["padding"]]
     if case["transposed"]:  # it cuts the padding off the result
         padding = [min(p, (r - 1) // 2) for p, r in zip(padding, reach * 2, strict=False)]
     before, after = padding[:axes], padding[-axes:]

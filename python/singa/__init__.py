@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from . import plan_cache, tuning
     from .raw.process import (
         get_num_threads,
+        has_spot_checks,
         is_deterministic,
         is_strict,
         is_tf32,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         set_deterministic,
         set_layout,
         set_num_threads,
+        set_spot_checks,
         set_strict,
         set_tf32,
     )
@@ -50,6 +52,7 @@ __all__ = [
     "doctor",
     "explain",
     "get_num_threads",
+    "has_spot_checks",
     "is_deterministic",
     "is_strict",
     "is_tf32",
@@ -62,6 +65,7 @@ __all__ = [
     "set_deterministic",
     "set_layout",
     "set_num_threads",
+    "set_spot_checks",
     "set_strict",
     "set_tf32",
     "tuning",
@@ -78,6 +82,7 @@ _FUNCTIONS = {
     "opcheck": "report.diagnostics",
     "profile": "report.profiling",
     "get_num_threads": "raw.process",
+    "has_spot_checks": "raw.process",
     "is_deterministic": "raw.process",
     "is_strict": "raw.process",
     "is_tf32": "raw.process",
@@ -85,6 +90,7 @@ _FUNCTIONS = {
     "set_deterministic": "raw.process",
     "set_layout": "raw.process",
     "set_num_threads": "raw.process",
+    "set_spot_checks": "raw.process",
     "set_strict": "raw.process",
     "set_tf32": "raw.process",
 }

@@ -90,6 +90,7 @@ SINGA_TUPLE_OF(singa::ArenaUse)
 SINGA_TUPLE_OF(singa::ExplainedOp)
 SINGA_TUPLE_OF(singa::OpcheckOpStats)
 SINGA_TUPLE_OF(singa::OpcheckKernelStats)
+SINGA_TUPLE_OF(singa::RefusedPlan)
 
 %include "singa/core/export.h"
 %include "singa/core/dtype.h"
@@ -110,6 +111,7 @@ SINGA_TUPLE_OF(singa::OpcheckKernelStats)
 %include "singa/core/stats.h"
 %include "singa/dispatch/plan_cache.h"
 %include "singa/dispatch/opcheck.h"
+%include "singa/dispatch/spot_check.h"
 %include "singa/dispatch/explain.h"
 %include "singa/core/graph.h"
 %mutable;

@@ -17,6 +17,7 @@
 #include "singa/core/error.h"
 #include "singa/core/tensor.h"
 #include "singa/dispatch/opcheck.h"
+#include "singa/dispatch/spot_check.h"
 #include "singa/operation/activation.h"
 
 namespace singa::python {

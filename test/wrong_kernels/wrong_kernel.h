@@ -1,7 +1,7 @@
 #pragma once
 
-// Deliberately wrong kernels, to test that OPCHECK finds them. Each runs the kernel that would
-// otherwise be chosen, and then changes the first element of the first result.
+// Deliberately wrong kernels, to test that OPCHECK and spot checks find them. Each runs the kernel that would
+// otherwise be chosen, and then changes one element of the first result.
 
 #include <algorithm>
 #include <cstring>
@@ -21,12 +21,26 @@ enum class Wrong : int {
   kAlways = 0,
   kWhereOpaque = 1,  ///< only if an argument has an opaque layout
   kNever = 2,        ///< a correct kernel, which OPCHECK compares
+  kLastCorner = 3,   ///< only in the last element, if the result is row-major
+  kWhereLarge = 4,   ///< only if the first number of the first input is above 100
+  kNothing = 5,      ///< writes nothing
 };
 
 inline constexpr char kWrong[] = "wrong";
 
-inline void Spoil(const Tensor& t) {
-  void* first = t.raw_data();
+/// Address of the last element; of the first one, if the layout is opaque.
+inline void* LastOf(const Tensor& t) {
+  int64_t last = 0;
+  if (!t.layout())
+    for (int i = 0; i < t.rank(); ++i) last += (t.shape(i) - 1) * t.strides()[i];
+  return static_cast<char*>(t.raw_data()) + last * static_cast<int64_t>(SizeOf(t.data_type()));
+}
+
+inline bool IsLarge(const Tensor& t) {
+  return t.data_type() == kFloat32 && *static_cast<const float*>(t.raw_data()) > 100;
+}
+
+inline void Spoil(const Tensor& t, void* first) {
   const auto change = [&]<class T>(T) {
     T value;
     std::memcpy(&value, first, sizeof(T));
@@ -65,15 +79,18 @@ class WrongPlan final : public Plan {
   bool spreads_error() const override { return right_->spreads_error(); }
 
   void Run(const Execution& execution) const override {
+    if (wrong_ == Wrong::kNothing) return;
     right_->Run(execution);
     const auto opaque = [](const Tensor& t) { return t.layout() != nullptr; };
+    if (wrong_ == Wrong::kWhereLarge && !IsLarge(execution.inputs[0])) return;
     if (wrong_ == Wrong::kNever ||
         (wrong_ == Wrong::kWhereOpaque &&
          std::none_of(execution.inputs.begin(), execution.inputs.end(), opaque) &&
          std::none_of(execution.outputs.begin(), execution.outputs.end(), opaque)))
       return;
     for (const Tensor& t : execution.outputs)
-      if (!t.empty() && t.size() > 0) return Spoil(t);
+      if (!t.empty() && t.size() > 0)
+        return Spoil(t, wrong_ == Wrong::kLastCorner ? LastOf(t) : t.raw_data());
   }
 
  private:
@@ -105,6 +122,16 @@ inline void AddWrongKernel(const std::string& spec_type, Wrong wrong) {
     return std::string_view(kernel.implementation) == kWrong;
   });
   kernels.insert(kernels.begin(), WrongKernel(spec_type, wrong));
+}
+
+/// Makes the reference kernel wrong in the last element.
+inline void SpoilReference(const std::string& spec_type) {
+  for (Kernel& kernel : KernelsToChange(spec_type)) {
+    if (std::string_view(kernel.implementation) != kReference) continue;
+    kernel.make = [make = kernel.make](const SpecRef& spec) -> PlanOrReason {
+      return std::make_shared<WrongPlan>(make(spec).plan(), Wrong::kLastCorner);
+    };
+  }
 }
 
 /// Adds a wrong kernel during its lifetime.

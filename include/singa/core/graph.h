@@ -135,7 +135,8 @@ class SINGA_API Graph {
 
   /// Binds inputs, which have the recorded shapes and types, and allocates outputs. Inputs that do
   /// not lie as recorded, and views, are copied. Returns false if a parameter has another layout
-  /// than recorded and cannot be moved back; the step then has to be recorded again.
+  /// than recorded and cannot be moved back, or if a plan has been refused since
+  /// (dispatch/spot_check.h); the step then has to be recorded again.
   bool Start(const std::vector<Tensor>& inputs);
   /// Run, TakeBack and Finish raise std::invalid_argument without Start.
   void Run(int segment);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -88,8 +89,20 @@ class SINGA_API Plan {
   /// Memory that the plan holds, in bytes. Generated code is estimated.
   virtual size_t bytes() const { return 256; }
 
+#ifndef SWIG
+  /// What spot checks (singa/dispatch/spot_check.h) know of the plan's runs so far.
+  struct Watch {
+    std::atomic<bool> on{true};  ///< whether runs are counted, some of which will be checked
+    std::atomic<uint32_t> runs{0};
+    std::atomic<uint32_t> counted{0};  ///< checked runs that have said something
+    std::atomic<bool> refused{false};  ///< it was wrong, so the results of all runs are replaced
+  };
+  Watch& watch() const { return watch_; }
+#endif
+
  private:
   const char* implementation_;
+  mutable Watch watch_;
 };
 using PlanPtr = std::shared_ptr<const Plan>;
 

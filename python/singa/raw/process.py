@@ -104,6 +104,31 @@ def is_strict() -> bool:
     return _c.IsStrict()
 
 
+def set_spot_checks(enable: bool = True) -> None:
+    """Turns spot checks on or off.
+
+    They compute sampled elements of the first results of each implementation again, and replace an
+    implementation that is wrong by another one, with a warning on stderr
+    (docs/how_it_works/spot_checks.md). They are on by default; SINGA_SPOT_CHECKS=0 in the
+    environment turns them off.
+
+    >>> singa.set_spot_checks(False)
+    >>> singa.has_spot_checks()
+    False
+    >>> singa.set_spot_checks(True)
+    """
+    _c.SetSpotChecks(bool(enable))
+
+
+def has_spot_checks() -> bool:
+    """Whether spot checks are on.
+
+    >>> singa.has_spot_checks()
+    True
+    """
+    return _c.SpotChecks()
+
+
 def set_tf32(tf32: bool = True) -> None:
     """Allows TF32 in float32 convolutions and matrix products on CUDA GPUs, or forbids it.
 

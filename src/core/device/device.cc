@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "core/device/poison.h"
 #include "core/graph/node_observer.h"
 #include "core/graph/recorded_step.h"
 #include "core/memory/workspace.h"
@@ -26,6 +27,8 @@ void* Device::AllocateCopy(const void* host_data, size_t bytes) {
 }
 
 inline void Device::RunNow(const char* op, const Plan& plan, const Execution& execution) {
+  if (IsPoisoning()) [[unlikely]]
+    Poison(execution, plan.workspace_bytes());
   plan.Run(execution);
   if (kind_ != DeviceKind::kCpu) Queued(op);
 }
@@ -55,7 +58,9 @@ void Device::Exec(const char* op, const PlanPtr& plan, std::span<const Tensor> i
 }
 
 void Device::Run(const Node& node, void* workspace) {
-  if (const NodeObserver* observer = WatchingObserver()) [[unlikely]] {
+  const bool watched = node.plan->watch().on.load(std::memory_order_relaxed);
+  if (const NodeObserver* observer = watched ? InstalledObserver() : WatchingObserver())
+      [[unlikely]] {
     const auto execute = [&] { RunUnchecked(node, workspace); };
     if (observer->run(node, execute)) return;
   }

@@ -46,6 +46,11 @@ constexpr Row kTable[] = {
      kMost},
     {"SINGA_OPCHECK_DIR", Kind::kText, "a folder", "the working folder",
      "Where OPCHECK saves mismatches for `python -m singa replay`."},
+    {"SINGA_SPOT_CHECKS", Kind::kChoice, kFlag, "1",
+     "`0` believes implementations without checking sampled results (`singa.set_spot_checks`)."},
+    {"SINGA_POISON", Kind::kChoice, kFlag, "0",
+     "`1` fills results and workspaces with NaN before each operation on the CPU, which shows kernels "
+     "that read memory before they write it."},
     {"SINGA_PLAN_CACHE", Kind::kChoice, kFlag, "1", "`0` builds a plan for every call."},
     {"SINGA_ALLOCATOR", Kind::kChoice, "caching or system", "caching",
      "`system` allocates each tensor by the system, for address sanitizers."},

@@ -13,6 +13,7 @@
 #include "core/graph/arena_uses.h"
 #include "core/graph/captured_work.h"
 #include "core/graph/difference.h"
+#include "core/graph/plan_revision.h"
 #include "core/graph/recorded_step.h"
 #include "core/memory/memory_planner.h"
 #include "singa/core/error.h"
@@ -125,6 +126,7 @@ class Graph::Impl {
 
   DevicePtr device_;
   ArenaMemoryPtr arena_;
+  const uint64_t revision_ = PlanRevision();
   uint64_t generation_ = 0;  // of the arena, when blocks were bound to it
   std::vector<Node> nodes_;
   std::vector<Segment> segments_;
@@ -411,6 +413,7 @@ void Graph::Impl::BindFixed(const std::vector<Tensor>& inputs) {
 
 bool Graph::Impl::Start(const std::vector<Tensor>& inputs) {
   if (RecordedStep::Current()) return false;  // a replay cannot be part of a recording
+  if (revision_ != PlanRevision()) return false;
   Check(inputs.size() == inputs_.size(), "graph", inputs.size(), " inputs, recorded with ",
         inputs_.size());
   for (size_t i = 0; i < inputs.size(); ++i)

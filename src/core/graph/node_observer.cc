@@ -13,8 +13,10 @@ void SetNodeObserver(const NodeObserver* observer) {
   g_observer.store(observer, std::memory_order_release);
 }
 
+const NodeObserver* InstalledObserver() { return g_observer.load(std::memory_order_acquire); }
+
 const NodeObserver* WatchingObserver() {
-  const NodeObserver* observer = g_observer.load(std::memory_order_acquire);
+  const NodeObserver* observer = InstalledObserver();
   return observer && observer->watching() ? observer : nullptr;
 }
 

@@ -9,7 +9,8 @@ namespace singa {
 /// Functions of the operation layer that watch recorded nodes run. The core knows no operation, so
 /// the layer above installs them.
 struct NodeObserver {
-  /// Whether `run` is to be called at present.
+  /// Whether `run` is to be called for all nodes at present. It is called in any case for nodes
+  /// whose plans are watched (Plan::watch).
   bool (*watching)();
   /// Runs the node by `execute` and looks at the results. Returns false, without running it, if it
   /// has no interest in the node.
@@ -19,7 +20,9 @@ struct NodeObserver {
 /// Installs the observer, which is never destroyed.
 void SetNodeObserver(const NodeObserver* observer);
 
-/// The installed observer; null if there is none, or if it is not watching.
+/// The installed observer; null if there is none.
+const NodeObserver* InstalledObserver();
+/// The same; null also if it is not watching.
 const NodeObserver* WatchingObserver();
 
 }  // namespace singa

@@ -1,12 +1,12 @@
 #include "model/dispatch/checked_run.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "core/device/poison.h"
 #include "model/dispatch/difference.h"
 #include "model/dispatch/field_text.h"
 #include "model/dispatch/kernel.h"
@@ -34,11 +34,9 @@ bool IsSame(const Tensor& a, const Tensor& b) {
          a.shape() == b.shape() && a.strides() == b.strides() && a.data_type() == b.data_type();
 }
 
-/// The reference's results for a call, on the host, where `inputs` are. A result that cannot be
-/// compared is an empty tensor.
+/// The reference's results for a call, on the host, where `inputs` are.
 std::vector<Tensor> RunReference(const OpRef& of, const DevicePtr& device,
-                                 std::vector<Tensor> inputs, const Call& call,
-                                 const CallChecker& checked) {
+                                 std::vector<Tensor> inputs, const Call& call) {
   const std::vector<Tensor>& outputs = call.outputs;
   const OpType& type = of.op_type();
   const std::shared_ptr<void> copy = type.copy(of.spec);
@@ -62,8 +60,6 @@ std::vector<Tensor> RunReference(const OpRef& of, const DevicePtr& device,
     }
   }
   device->Exec(spec.op(), plan, inputs, results, call.scalars);
-  for (size_t i = 0; i < results.size(); ++i)
-    if (checked.is_saved(i)) results[i] = Tensor();
   return results;
 }
 
@@ -92,8 +88,12 @@ Expected Expect(const OpRef& spec, const DevicePtr& host, const Call& call,
     for (const Tensor& input : call.inputs) result.push_back(input.empty() ? input : copy(input));
     return result;
   };
+  // What is saved cannot be compared.
   const auto run = [&](const OpRef& run_spec, std::vector<Tensor> inputs) {
-    return RunReference(run_spec, host, std::move(inputs), call, checked);
+    std::vector<Tensor> results = RunReference(run_spec, host, std::move(inputs), call);
+    for (size_t i = 0; i < results.size(); ++i)
+      if (checked.is_saved(i)) results[i] = Tensor();
+    return results;
   };
   Expected expected;
   expected.results = run(spec, copies([](const Tensor& t) { return t.Clone(); }));
@@ -167,18 +167,14 @@ Arguments ArgumentsFor(const OpRef& spec, const Plan& plan, const Call& call,
 /// Fills the outputs that are new memory, and the memory that is likely to become the workspace,
 /// with NaN: a kernel that reads what it has not written then gives NaN.
 void Poison(const Plan& plan, const Call& call, std::span<const Tensor> outputs) {
-  const auto fill = [](const Tensor& t) {
-    if (t.device()->kind() == DeviceKind::kCpu)
-      std::memset(t.block()->data(), 0xFF, t.block()->size());
-  };
   DevicePtr device;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].empty()) continue;
     device = outputs[i].device();
-    if (call.aliases[i] < 0) fill(outputs[i]);
+    if (call.aliases[i] < 0) FillWithNaN(outputs[i]);
   }
   const auto bytes = static_cast<int64_t>(plan.workspace_bytes());
-  if (device && bytes > 0) fill(Tensor({bytes}, device, kUChar));
+  if (device && bytes > 0) FillWithNaN(Tensor({bytes}, device, kUChar));
 }
 
 /// The call with copies of its arguments.
@@ -235,23 +231,22 @@ PlanPtr FindPlanOf(const OpRef& spec, const Call& call) {
 
 }  // namespace
 
-void RunChecked(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
-                std::span<const Tensor> inputs, std::span<const Tensor> outputs,
-                const Scalars& scalars, const std::function<void()>& execute) {
-  const Pause pause;
+Call CallOf(const OpRef& spec, const DevicePtr& device, const Plan& plan,
+            std::span<const Tensor> before, std::span<const Tensor> inputs,
+            std::span<const Tensor> outputs, const Scalars& scalars) {
   Call call;
   call.op = spec.op();
   call.family = spec.op_type().name();
-  call.implementation = plan->implementation();
-  call.description = plan->Describe();
+  call.implementation = plan.implementation();
+  call.description = plan.Describe();
   call.layer = CurrentLayer();
   call.device = device->kind();
   call.scalars = scalars;
   FieldWriter writer(&call.fields, LayoutText);
   spec.op_type().write(spec.spec, writer);
-  for (const Tensor& input : inputs) {
-    call.inputs.push_back(HostCopy(input));
-    call.input_places.push_back(Placement::Of(input));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    call.inputs.push_back(HostCopy(before[i]));
+    call.input_places.push_back(Placement::Of(inputs[i]));
   }
   for (const Tensor& output : outputs) {
     call.outputs.push_back(output);
@@ -261,8 +256,21 @@ void RunChecked(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
       if (IsSame(inputs[j], output)) alias = static_cast<int>(j);
     call.aliases.push_back(alias);
   }
+  call.input_names = CheckCall(spec.op(), spec, call).InputNames();
+  return call;
+}
+
+std::vector<Tensor> ReferenceResults(const OpRef& spec, const DevicePtr& device,
+                                     const Call& call) {
+  return RunReference(spec, HostOf(device), call.inputs, call);
+}
+
+void RunChecked(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
+                std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+                const Scalars& scalars, const std::function<void()>& execute) {
+  const Pause pause;
+  const Call call = CallOf(spec, device, *plan, inputs, inputs, outputs, scalars);
   const CallChecker checker = CheckCall(spec.op(), spec, call);
-  call.input_names = checker.InputNames();
   execute();
 
   const Expected expected = Expect(spec, HostOf(device), call, checker);

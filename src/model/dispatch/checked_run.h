@@ -5,6 +5,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "model/dispatch/call_check.h"
 #include "model/dispatch/op_type.h"
@@ -18,6 +19,14 @@ namespace singa::opcheck {
 void RunChecked(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
                 std::span<const Tensor> inputs, std::span<const Tensor> outputs,
                 const Scalars& scalars, const std::function<void()>& execute);
+
+/// What is kept of a call. `before` are its inputs before it ran, `inputs` where they lay.
+Call CallOf(const OpRef& spec, const DevicePtr& device, const Plan& plan,
+            std::span<const Tensor> before, std::span<const Tensor> inputs,
+            std::span<const Tensor> outputs, const Scalars& scalars);
+/// What `reference` computes for a call, on the host, with what it saves for backward; none where
+/// it does not take the call.
+std::vector<Tensor> ReferenceResults(const OpRef& spec, const DevicePtr& device, const Call& call);
 
 /// Runs a saved call again, and compares. Returns a description of the call.
 std::string Replay(const OpType& type, const Call& call);

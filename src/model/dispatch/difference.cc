@@ -38,11 +38,6 @@ std::string Position(int64_t flat, const Shape& shape) {
   return index.ToString();
 }
 
-/// The error of a transform is larger than that of a plain sum: for convolutions two to nine times
-/// (root mean square, benchmark/winograd.py). Where a sum has only a few terms, all of a tile has
-/// up to four times the bound of a plain sum.
-constexpr double kSpreadFactor = 8;
-
 /// Every value becomes the largest of its plane (the last two axes).
 void SpreadOverPlanes(std::span<Tensor> bound) {
   for (Tensor& t : bound) {
@@ -72,6 +67,20 @@ Tensor AbsoluteValue(const Tensor& t) {
   return wide.AsType(t.data_type());
 }
 
+Tolerance::Tolerance(DType dtype, int64_t sum_length, bool terms_known) {
+  // Each side may have an error of 8·eps·√K, and rounds its result once more. Where the terms are
+  // known, 16-bit floats are summed in float32.
+  const bool wide = terms_known && SizeOf(dtype) == 2;
+  rounding_ = wide ? 4 * Epsilon(dtype) : 0;
+  relative_ = 16 * Epsilon(wide ? kFloat32 : dtype) *
+              std::sqrt(static_cast<double>(std::max<int64_t>(sum_length, 1)));
+}
+
+double Tolerance::For(double magnitude, double want) const {
+  return relative_ * std::abs(magnitude) +
+         (std::isfinite(want) ? rounding_ * std::abs(want) : 0) + 1e-37;
+}
+
 Difference FindDifference(std::span<const Tensor> chosen, const Expected& expected,
                           bool spreads_error) {
   const std::vector<Tensor>& reference = expected.results;
@@ -93,24 +102,14 @@ Difference FindDifference(std::span<const Tensor> chosen, const Expected& expect
     double largest = 0;
     for (double v : want)
       if (std::isfinite(v)) largest = std::max(largest, std::abs(v));
-    // Each side may have an error of 8·eps·√K, and rounds its result once more. Where the terms are
-    // known, 16-bit floats are summed in float32.
     const DType dtype = chosen[i].data_type();
-    const bool wide = !scale.empty() && SizeOf(dtype) == 2;
-    const double rounding = wide ? 4 * Epsilon(dtype) : 0;
-    const double tolerance =
-        IsFloat(dtype) && !expected.exact
-            ? 16 * Epsilon(wide ? kFloat32 : dtype) *
-                  std::sqrt(static_cast<double>(std::max<int64_t>(expected.sum_length, 1)))
-            : 0;
+    const Tolerance tolerance(dtype, expected.sum_length, !scale.empty());
     for (size_t j = 0; j < got.size(); ++j) {
       if (got[j] == want[j] || (std::isnan(got[j]) && std::isnan(want[j]))) continue;
-      const double allowed = expected.exact ? 0
-                             : IsInteger(dtype)
-                                 ? (scale.empty() ? 0 : scale[j])
-                                 : tolerance * (scale.empty() ? largest : std::abs(scale[j])) +
-                                       (std::isfinite(want[j]) ? rounding * std::abs(want[j]) : 0) +
-                                       1e-37;
+      const double allowed = expected.exact       ? 0
+                             : IsInteger(dtype)   ? (scale.empty() ? 0 : scale[j])
+                                                  : tolerance.For(
+                                                        scale.empty() ? largest : scale[j], want[j]);
       // Where terms are infinite or NaN, implementations differ: some leave out the padding,
       // others spread the terms over their tiles, or multiply them by zeros of padded filters.
       if (!std::isfinite(allowed) || (spreads && !std::isfinite(got[j]))) continue;

@@ -28,6 +28,23 @@ struct Difference {
   double ratio = 0;       ///< the largest |difference| / tolerance
   std::string text = {};  ///< where that is, if it is above 1
 };
+/// The difference that is allowed between two elements of this type.
+class Tolerance {
+ public:
+  /// `terms_known`: of each element, the magnitude of the terms that it sums is known.
+  Tolerance(DType dtype, int64_t sum_length, bool terms_known);
+  /// For an expected element `want` whose terms have this magnitude.
+  double For(double magnitude, double want) const;
+
+ private:
+  double relative_, rounding_;
+};
+
+/// The error of a transform is larger than that of a plain sum: for convolutions two to nine times
+/// (root mean square, benchmark/winograd.py). Where a sum has only a few terms, all of a tile has
+/// up to four times the bound of a plain sum.
+inline constexpr double kSpreadFactor = 8;
+
 /// Compares plain outputs of a plan. Integers without a bound have to be equal.
 Difference FindDifference(std::span<const Tensor> chosen, const Expected& expected,
                           bool spreads_error = false);

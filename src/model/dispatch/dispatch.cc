@@ -8,6 +8,7 @@
 #include "model/dispatch/opcheck.h"
 #include "model/dispatch/plan_cache.h"
 #include "model/dispatch/select.h"
+#include "model/dispatch/spot/spot_check.h"
 #include "singa/core/stats.h"
 #include "singa/core/threads.h"
 
@@ -71,6 +72,10 @@ void Run(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
   if (opcheck::IsEnabledFor(op, *plan)) [[unlikely]] {
     opcheck::RunChecked(spec, device, plan, inputs, outputs, scalars,
                         [&] { device->Exec(op, plan, inputs, outputs, scalars); });
+  } else if (plan->watch().on.load(std::memory_order_relaxed) &&
+             spot::IsDue(spec, device, *plan)) [[unlikely]] {
+    spot::RunChecked(spec, device, plan, inputs, outputs, scalars,
+                     [&] { device->Exec(op, plan, inputs, outputs, scalars, spec); });
   } else {
     device->Exec(op, plan, inputs, outputs, scalars, spec);
   }

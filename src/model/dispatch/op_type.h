@@ -38,6 +38,11 @@
 //   inputs) const`: the layouts in which a plan reads its inputs as they lie in memory (null:
 //   row-major), where Plan::input_layout does not tell; nothing where it follows strides.
 //
+// For spot checks:
+//
+// - `void Sample(spot::Sampler& sampler) const`: computes sampled elements of the results by plain
+//   sums (spot/sampler.h).
+//
 // For choices by timing (measure.h):
 //
 // - `static constexpr bool kMeasured`: the candidates of the Spec are measured, on random tensors.
@@ -62,6 +67,12 @@
 #include "singa/core/plan.h"
 
 namespace singa {
+
+/// Whether elements of a Spec's results can be sampled. An inherited declaration does not count.
+template <class Spec>
+concept SamplesResults = requires {
+  { &Spec::Sample } -> std::same_as<void (Spec::*)(spot::Sampler&) const>;
+};
 
 /// The description of a type of Spec. A function's `spec` is a Spec of this type. Those that are
 /// optional are null where the Spec lacks them.
@@ -89,6 +100,7 @@ struct OpType : SpecType {
                                     const Scalars& scalars) = nullptr;
   void (*make_reference)(void* spec) = nullptr;
   void (*reference_inputs)(const void* spec, std::vector<Tensor>* inputs) = nullptr;
+  void (*sample)(const void* spec, spot::Sampler& sampler) = nullptr;
   /// Of a node that is no call of an operation: runs it and compares. As OPCHECK's RunNode.
   bool (*run_node)(const Node& node, const std::function<void()>& run) = nullptr;
 
@@ -206,6 +218,8 @@ constexpr OpType OpType::Describe() {
     type.reference_inputs = [](const void* spec, std::vector<Tensor>* inputs) {
       As::Const(spec).ReferenceInputs(inputs);
     };
+  if constexpr (SamplesResults<Spec>)
+    type.sample = [](const void* spec, spot::Sampler& sampler) { As::Const(spec).Sample(sampler); };
 
   if constexpr (requires { requires Spec::kMeasured; })
     type.measured = [](const void* spec) {

@@ -15,6 +15,7 @@
 #include "model/dispatch/kernel.h"
 #include "model/dispatch/op_type.h"
 #include "model/dispatch/replay_file.h"
+#include "model/dispatch/spot/spot_check.h"
 #include "singa/core/environment.h"
 #include "singa/core/error.h"
 #include "singa/core/stats.h"
@@ -44,8 +45,10 @@ std::atomic<uint64_t> g_calls{0};  // of operations that OPCHECK is on for
 std::atomic<uint64_t> g_seen{0};
 
 constexpr NodeObserver kObserver{
-    [] { return Every().load(std::memory_order_relaxed) > 0; },
-    opcheck::RunNode,
+    opcheck::IsOn,
+    [](const Node& node, const std::function<void()>& run) {
+      return opcheck::IsOn() ? opcheck::RunNode(node, run) : spot::RunNode(node, run);
+    },
 };
 [[maybe_unused]] const bool kObserving = (SetNodeObserver(&kObserver), true);
 
@@ -114,7 +117,7 @@ namespace opcheck {
 
 /// Whether OPCHECK looks at what runs now.
 static bool IsLooking() {
-  if (Every().load(std::memory_order_relaxed) == 0) [[likely]]
+  if (!IsOn()) [[likely]]
     return false;
   if (t_paused > 0 || RecordedStep::Current()) return false;  // recorded ones: when they run
   g_seen.fetch_add(1, std::memory_order_relaxed);
@@ -149,6 +152,14 @@ bool IsEnabledForMerged(const char* op) {
 
 Pause::Pause() { ++t_paused; }
 Pause::~Pause() { --t_paused; }
+bool IsPaused() { return t_paused > 0; }
+
+bool IsOn() { return Every().load(std::memory_order_relaxed) > 0; }
+
+std::string ReplayDirectory() {
+  std::lock_guard<std::mutex> lock(g_mutex);
+  return g_options.replay_directory;
+}
 
 void CountUncompared(const char* op) {
   std::lock_guard<std::mutex> lock(g_mutex);

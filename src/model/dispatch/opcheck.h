@@ -4,6 +4,7 @@
 // (checked_run.h). Here: which calls are compared, and what becomes of the results.
 
 #include <span>
+#include <string>
 
 #include "model/dispatch/call_check.h"
 #include "model/dispatch/difference.h"
@@ -33,12 +34,18 @@ void CountKernel(const Call& call, const Candidate& candidate, const Difference&
 /// Counts a call that could not be compared.
 void CountUncompared(const char* op);
 
+/// Whether OPCHECK is on.
+bool IsOn();
+/// Where saved calls go: OpcheckOptions::replay_directory.
+std::string ReplayDirectory();
+
 /// While a Pause exists, no operation of this thread is checked. Checking itself runs operations.
 class Pause {
  public:
   Pause();
   ~Pause();
 };
+bool IsPaused();
 
 }  // namespace opcheck
 }  // namespace singa

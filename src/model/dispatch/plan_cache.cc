@@ -94,6 +94,12 @@ class PlanCache {
     if (found != index_.end() && (*found)->plan) Erase(*found);
   }
 
+  void DropNamed(const std::string& description) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (auto it = entries_.begin(); it != entries_.end();)
+      it = it->plan && it->plan->Describe() == description ? Erase(it) : std::next(it);
+  }
+
   void DropAll() {
     std::lock_guard<std::mutex> lock(mutex_);
     EraseAll();
@@ -226,6 +232,7 @@ void SetPlanCacheLimit(uint64_t bytes, uint64_t entries) {
 }
 void ClearPlanCache() { PlanCache::Get().Clear(); }
 void DropPlan(const OpSignature& signature) { PlanCache::Get().Drop(signature); }
+void DropPlansNamed(const std::string& description) { PlanCache::Get().DropNamed(description); }
 void DropPlans() { PlanCache::Get().DropAll(); }
 void EnablePlanCache(bool enable) { CacheEnabled().store(enable); }
 bool PlanCacheEnabled() { return CacheEnabled().load(std::memory_order_relaxed); }

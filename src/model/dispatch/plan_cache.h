@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "model/dispatch/op_signature.h"
 #include "singa/core/plan.h"
@@ -16,5 +17,7 @@ PlanPtr FindOrMakePlan(const OpSignature& signature, PlanPtr (*make)(const void*
 /// Drops one plan, or all plans, so that another one can be chosen. The statistics stay.
 void DropPlan(const OpSignature& signature);
 void DropPlans();
+/// Drops the plans with this description.
+void DropPlansNamed(const std::string& description);
 
 }  // namespace singa

@@ -11,6 +11,7 @@
 
 #include "model/dispatch/kernel.h"
 #include "model/dispatch/measure.h"
+#include "model/dispatch/spot/refused_plans.h"
 #include "model/dispatch/tuning_table.h"
 #include "singa/core/error.h"
 #include "singa/core/stats.h"
@@ -101,7 +102,7 @@ class Selector {
     for (const Kernel* kernel : kernels_) {
       if (chosen && !note_) break;
       if (chosen || limit == SIZE_MAX) {
-        const PlanOrReason made = kernel->Make(spec_);
+        const PlanOrReason made = MadeBy(*kernel);
         if (!made)
           Refuse(kernel->implementation, made.reason());
         else if (chosen)
@@ -171,7 +172,8 @@ class Selector {
           continue;
         }
         try {
-          const PlanPtr plan = candidate.make();
+          const PlanPtr plan = Attempt(candidate);
+          if (!plan) continue;
           if (plan->workspace_bytes() > options_.workspace_limit) {
             RefuseSize(candidate.name, plan->workspace_bytes());
             continue;
@@ -238,10 +240,25 @@ class Selector {
     if (const OpType& type = spec_.op_type(); type.on_chosen && Tunes())
       type.on_chosen(spec_.spec, plan);
   }
-  /// The plan; null where making it fails.
+  /// The kernel's first plan, or its first one that no spot check has found wrong.
+  PlanOrReason MadeBy(const Kernel& kernel) {
+    PlanOrReason made = kernel.Make(spec_);
+    if (!made) return made;
+    std::string reason = spot::ReasonAgainst(spec_, *made.plan());
+    if (reason.empty()) return made;
+    Refuse(made.plan()->Describe(), reason);
+    for (const Candidate& candidate : kernel.Candidates(spec_))
+      if (PlanPtr plan = Attempt(candidate)) return plan;
+    return PlanOrReason::None(std::move(reason));
+  }
+  /// The plan; null where making it fails, and where a spot check has found it wrong.
   PlanPtr Attempt(const Candidate& candidate) {
     try {
-      return candidate.make();
+      PlanPtr plan = candidate.make();
+      std::string reason = spot::ReasonAgainst(spec_, *plan);
+      if (reason.empty()) return plan;
+      Refuse(plan->Describe(), std::move(reason));
+      return nullptr;
     } catch (const std::bad_alloc&) {
       throw;
     } catch (const std::exception& error) {
@@ -290,11 +307,7 @@ class Selector {
 }  // namespace
 
 std::string SignatureText(const Device& device, const OpRef& spec, const PlanOptions& options) {
-  opcheck::Fields fields;
-  opcheck::FieldWriter writer(&fields);
-  spec.op_type().write(spec.spec, writer);
-  std::string text = spec.op();
-  for (const auto& [name, value] : fields) text += " " + name + "=" + value;
+  std::string text = spot::CallText(spec);
   text += " strict=" + std::to_string(IsStrict());
   text += " workspace_limit=" + std::to_string(options.workspace_limit);
   if (device.kind() == DeviceKind::kCpu) return text + " cpu";

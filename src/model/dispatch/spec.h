@@ -11,6 +11,9 @@ namespace singa {
 
 class ArgumentVisitor;  // arguments.h
 class CallChecker;      // call_check.h
+namespace spot {
+class Sampler;  // spot/sampler.h
+}
 
 /// Number of values of an enumeration that is a field of a Spec: they are 0 ... kEnumSize - 1. An
 /// enumeration without kCount specialises it where it is declared, or its Spec.

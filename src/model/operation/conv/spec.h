@@ -69,6 +69,8 @@ struct ConvSpec {
                                         : g.batchsize * g.out_channels * g.col_height * g.col_width;
   }
 
+  void Sample(spot::Sampler& sampler) const;
+
   // For OPCHECK: results are sums of at most this many products. ReLU makes no error larger.
   static constexpr bool kLinear = true;
   int64_t sum_length() const {
@@ -112,6 +114,7 @@ struct ConvStatisticsSpec : ConvSpec {
     visit.Output("sum of squares", {geometry.out_channels}, StatisticsType(dtype));
   }
   void CheckFields(const CallChecker& call) const;
+  void Sample(spot::Sampler& sampler) const { ConvSpec::Sample(sampler); }
   // For OPCHECK: the sums are less accurate than their type (norm_tolerance.cc).
   static constexpr bool kLinear = false;
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
@@ -137,6 +140,7 @@ struct ConvTransposeSpec : ConvSpec {
     VisitAs(visit, geometry.output_shape(), geometry.input_shape(), geometry.in_channels);
   }
   void CheckFields(const CallChecker& call) const;
+  void Sample(spot::Sampler& sampler) const;
   int64_t sum_length() const {
     switch (pass) {
       case ConvPass::kForward:

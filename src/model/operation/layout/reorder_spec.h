@@ -16,6 +16,7 @@ struct ReorderSpec {
   DType dtype = kFloat32;
 
   const char* op() const { return "Reorder"; }
+  void Sample(spot::Sampler& sampler) const;
 
   SINGA_FIELDS(from, to, shape, dtype);
 };

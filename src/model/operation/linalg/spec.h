@@ -68,6 +68,7 @@ struct MatMulSpec {
     visit.Output("y", {batch_count() * m * n}, dtype, {.flat = true});
   }
   void CheckFields(const CallChecker& call) const;
+  void Sample(spot::Sampler& sampler) const;
 
   int64_t batch(int i) const { return a_batch[i] > b_batch[i] ? a_batch[i] : b_batch[i]; }
   int64_t batch_count() const {

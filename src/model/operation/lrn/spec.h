@@ -56,6 +56,7 @@ struct LrnForwardSpec : LrnFields {
     visit.Output("y", shape, dtype);
     visit.Output("saved", shape, base_type(), {.given = save, .saved = true});
   }
+  void Sample(spot::Sampler& sampler) const;
   template <class Self, class Visitor>
   static void VisitSaved(Self& self, Visitor& visitor) {
     visitor("save", self.save);

@@ -43,6 +43,7 @@ struct PoolingForwardSpec : PoolingFields {
     visit.Output("saved", geometry.output_shape(), kInt32, {.given = save});
   }
   void CheckFields(const CallChecker& call) const;
+  void Sample(spot::Sampler& sampler) const;
   template <class Self, class Visitor>
   static void VisitSaved(Self& self, Visitor& visitor) {
     visitor("save", self.save);
@@ -64,6 +65,7 @@ struct PoolingBackwardSpec : PoolingFields {
     visit.Output("dx", geometry.input_shape(), dtype, {.layout = &x_layout});
   }
   void CheckFields(const CallChecker& call) const;
+  void Sample(spot::Sampler& sampler) const;
   void CheckValues(const CallChecker& call) const;
   template <class Self, class Visitor>
   static void VisitSaved(Self& self, Visitor& visitor) {

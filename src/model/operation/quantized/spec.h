@@ -55,6 +55,7 @@ struct QuantizedConvSpec : QuantizedFields {
             geometry.output_shape());
   }
   void CheckFields(const CallChecker& call) const;
+  void Sample(spot::Sampler& sampler) const;
   int64_t multiply_adds() const {
     return geometry.batchsize * geometry.out_channels * geometry.col_height * geometry.col_width;
   }
@@ -75,6 +76,7 @@ struct QuantizedMatMulSpec : QuantizedFields {
     VisitAs(visit, {rows, length}, {length, outputs}, outputs, {rows, outputs});
   }
   void CheckFields(const CallChecker& call) const;
+  void Sample(spot::Sampler& sampler) const;
   int64_t multiply_adds() const { return rows * length * outputs; }
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>&) const {
     return MagnitudesOf({rows, outputs});

@@ -25,6 +25,7 @@ struct SoftmaxSpec {
     visit.Output("y", visit.ShapeOfInput(0), dtype, {.flat = true});
   }
   void CheckFields(const CallChecker& call) const;
+  void Sample(spot::Sampler& sampler) const;
   int64_t sum_length() const { return axis; }
   static constexpr bool kMeasured = true;
   SINGA_FIELDS(outer, axis, inner, dtype, log);
@@ -37,6 +38,7 @@ struct SoftmaxBackwardSpec : SoftmaxSpec {
     visit.Input("y", {size()}, dtype, {.flat = true});
     visit.Output("dx", visit.ShapeOfInput(0), dtype, {.flat = true});
   }
+  void Sample(spot::Sampler& sampler) const;
   /// Bounds of the terms that each output sums (norm_tolerance.cc).
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
 };

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "singa/core/export.h"
+
+namespace singa {
+
+/// The first runs of a plan are checked: sampled elements of its results are computed again from
+/// the call's operands, by plain sums in float64. A plan whose results differ by more than OPCHECK
+/// allows is refused for this call: `reference` computes the results, a warning on stderr names the
+/// plan and a file for `python -m singa replay`, and the next call of this kind takes another plan.
+/// Which operations are sampled, and how much, is in docs/how_it_works/spot_checks.md.
+///
+/// On by default. Environment: SINGA_SPOT_CHECKS=0 turns it off.
+SINGA_API void SetSpotChecks(bool enable);
+SINGA_API bool SpotChecks();
+
+/// A plan that computed wrong results.
+struct RefusedPlan {
+  std::string call;  ///< operation and fields of the Spec
+  std::string plan;  ///< its description, such as "onednn brgconv:avx512_core_amx nhwc nhwc"
+  std::string reason;
+};
+/// All, in the order in which they were found.
+SINGA_API std::vector<RefusedPlan> GetRefusedPlans();
+/// Refuses a plan that another process has found to be wrong. Nothing happens if it is refused
+/// already.
+SINGA_API void RefusePlan(const RefusedPlan& refused);
+/// Forgets all, for tests.
+SINGA_API void ForgetRefusedPlans();
+
+}  // namespace singa

@@ -1,0 +1,299 @@
+#include "model/dispatch/spot/sampler.h"
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <sstream>
+#include <utility>
+
+#include "core/layout/blocked_layout.h"
+#include "core/tensor/dtype_switch.h"
+#include "model/dispatch/difference.h"
+
+namespace singa::spot {
+namespace {
+
+constexpr int64_t kFewest = 4;  ///< elements of an output
+constexpr int64_t kMost = 64;
+constexpr int64_t kChunk = 256;  ///< elements that are converted at once
+
+/// Calls f.operator()<T>() with the C++ type of any dtype.
+template <class F>
+void SwitchType(DType dtype, const F& f) {
+  switch (dtype) {
+    case kFloat32:
+      return f.template operator()<float>();
+    case kFloat64:
+      return f.template operator()<double>();
+    case kBFloat16:
+      return f.template operator()<BFloat16>();
+    case kFloat16:
+      return f.template operator()<Float16>();
+    case kInt8:
+      return f.template operator()<int8_t>();
+    case kUInt8:
+      return f.template operator()<uint8_t>();
+    case kInt64:
+      return f.template operator()<int64_t>();
+    case kBool:
+      return f.template operator()<bool>();
+    default:
+      return f.template operator()<int32_t>();
+  }
+}
+
+template <class T>
+void LoadSteps(const T* data, const Steps& steps, int64_t count, double* values) {
+  data += steps.base;
+  if (steps.table) {
+    for (int64_t i = 0; i < count; ++i)
+      values[i] = Convert<double>(data[steps.table[i * steps.stride]]);
+  } else {
+    LoadStrided(data, steps.stride, count, values);
+  }
+}
+
+/// The position of the layout's element with coordinate `x` along its axis `axis`, and 0 along the
+/// others.
+int64_t PositionAlong(const Placement& placement, int axis, int64_t x) {
+  int64_t position = 0, inner = 1;
+  for (size_t i = placement.blocks.size(); i-- > 0;) {
+    const Placement::Block& block = placement.blocks[i];
+    if (block.axis == axis) {
+      position += x % block.size * inner;
+      x /= block.size;
+    }
+    inner *= block.size;
+  }
+  return position + x * placement.strides[axis];
+}
+
+/// Positions of a tensor's elements along one of its axes, which may be several of the layout's.
+std::vector<int64_t> TableOf(const BlockedLayout& layout, int64_t length, int64_t row_major) {
+  const Placement &there = layout.placement(), &plain = layout.plain();
+  std::vector<int64_t> table(static_cast<size_t>(length));
+  for (int64_t c = 0; c < length; ++c) {
+    int64_t& position = table[static_cast<size_t>(c)];
+    const int64_t flat = c * row_major;
+    for (int j = 0; j < there.dims.rank(); ++j)
+      if (there.dims[j] > 1)
+        position += PositionAlong(there, j, flat / plain.strides[j] % there.dims[j]);
+  }
+  return table;
+}
+
+int64_t RowMajorPosition(const Shape& index, const Shape& shape) {
+  int64_t position = 0;
+  for (int i = 0; i < shape.rank(); ++i) position = position * shape[i] + index[i];
+  return position;
+}
+
+uint64_t Mix(uint64_t x) {  // splitmix64
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+/// The largest magnitude, or infinity where an element is NaN or infinite.
+double LargestOf(const Tensor& t) {
+  double largest = 0;
+  if (t.empty() || !IsFloat(t.data_type())) return largest;
+  SwitchFloat(t.data_type(), "spot check", [&]<class T>() {
+    const auto scan = [&](const T* data, int64_t stride, int64_t count) {
+      for (int64_t i = 0; i < count; ++i) {
+        const double value = std::abs(Convert<double>(data[i * stride]));
+        largest = std::isfinite(value) ? std::max(largest, value)
+                                       : std::numeric_limits<double>::infinity();
+        if (!std::isfinite(largest)) return;
+      }
+    };
+    // The padding of a layout is zero.
+    if (const LayoutPtr& layout = t.layout())
+      scan(static_cast<const T*>(t.raw_data()), 1,
+           static_cast<int64_t>(layout->bytes() / sizeof(T)));
+    else
+      scan(static_cast<const T*>(t.Contiguous().raw_data()), 1, t.size());
+  });
+  return largest;
+}
+
+}  // namespace
+
+Operand::Operand(const Tensor& t) : tensor_(t) {
+  const BlockedLayout* blocked = AsBlocked(t.layout());
+  if (t.layout() && !blocked) tensor_ = t.Plain();
+  axes_.resize(static_cast<size_t>(t.rank()));
+  int64_t row_major = 1;
+  for (int i = t.rank() - 1; i >= 0; --i) {
+    Axis& axis = axes_[static_cast<size_t>(i)];
+    if (blocked)
+      axis.table = TableOf(*blocked, t.shape(i), row_major);
+    else
+      axis.stride = tensor_.strides()[i];
+    row_major *= t.shape(i);
+  }
+}
+
+Sampler::Sampler(std::span<const Tensor> inputs, std::span<const Tensor> outputs, int64_t products,
+                 uint64_t seed, bool spreads_error)
+    : outputs_(outputs),
+      products_(products),
+      seed_(seed),
+      spreads_error_(spreads_error) {
+  for (const Tensor& t : inputs) inputs_.push_back(t.empty() ? Operand() : Operand(t));
+}
+
+std::vector<Place> Sampler::Places(const Shape& shape, int64_t terms) {
+  const int64_t affordable = products_ / std::max<int64_t>(1, terms);
+  const auto count = static_cast<size_t>(
+      std::min(shape.Count(), std::clamp<int64_t>(affordable, kFewest, kMost)));
+  std::vector<Place> places;
+  const auto add = [&](Shape index) {
+    if (places.size() < count) places.push_back({std::move(index)});
+  };
+  uint64_t state = seed_;
+  const auto random = [&] {
+    Shape index = shape;
+    for (int i = 0; i < shape.rank(); ++i) {
+      state = Mix(state);
+      index[i] = static_cast<int64_t>(state % static_cast<uint64_t>(shape[i]));
+    }
+    return index;
+  };
+  if (shape.Count() <= static_cast<int64_t>(count)) {  // all
+    for (int64_t at = 0; at < shape.Count(); ++at) {
+      Shape index = shape;
+      int64_t left = at;
+      for (int i = shape.rank() - 1; i >= 0; left /= shape[i--]) index[i] = left % shape[i];
+      add(index);
+    }
+    return places;
+  }
+  Shape first = shape, last = shape;
+  for (int i = 0; i < shape.rank(); ++i) first[i] = 0, last[i] = shape[i] - 1;
+  add(last);
+  add(random());
+  add(first);
+  for (const int64_t width : {16, 32}) {  // the last block of channels that is not full
+    const int axis = shape.rank() > 1 ? 1 : 0;
+    const int64_t begin = shape[axis] / width * width;
+    if (begin == shape[axis]) continue;
+    Shape index = random();
+    index[axis] = begin + index[axis] % (shape[axis] - begin);
+    add(index);
+  }
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (shape[i] == 1) continue;
+    for (const int64_t edge : {shape[i] - 1, int64_t{0}}) {
+      Shape index = random();
+      index[i] = edge;
+      add(index);
+    }
+  }
+  while (places.size() < count) add(random());
+  return places;
+}
+
+void Sampler::Load(const Steps& steps, int64_t count, double* values) const {
+  const Tensor& t = inputs_[steps.input].tensor();
+  SwitchType(t.data_type(), [&]<class T>() {
+    LoadSteps(static_cast<const T*>(t.raw_data()), steps, count, values);
+  });
+}
+
+void Sampler::AddProducts(const Steps& a, const Steps& b, int64_t count, Place* place) const {
+  std::array<double, kChunk> left, right;
+  for (int64_t begin = 0; begin < count; begin += kChunk) {
+    const int64_t n = std::min(kChunk, count - begin);
+    Load(a.From(begin), n, left.data());
+    Load(b.From(begin), n, right.data());
+    double sum = 0, magnitude = 0;
+    for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
+      const double product = left[i] * right[i];
+      sum += product;
+      magnitude += std::abs(product);
+    }
+    place->value += sum;
+    place->magnitude += magnitude;
+  }
+}
+
+void Sampler::AddTerms(const Steps& steps, int64_t count, double factor, Place* place) const {
+  std::array<double, kChunk> values;
+  for (int64_t begin = 0; begin < count; begin += kChunk) {
+    const int64_t n = std::min(kChunk, count - begin);
+    Load(steps.From(begin), n, values.data());
+    for (size_t i = 0; i < static_cast<size_t>(n); ++i) place->Add(factor * values[i]);
+  }
+}
+
+bool Sampler::HasUnboundedInput() {
+  if (!unbounded_) {
+    unbounded_ = false;
+    for (const Operand& input : inputs_)
+      if (!std::isfinite(LargestOf(input.tensor()))) unbounded_ = true;
+  }
+  return *unbounded_;
+}
+
+double Sampler::SpreadBound(int64_t terms) {
+  if (!largest_product_) {
+    largest_product_ = 1;
+    for (const Operand& input : inputs_)
+      *largest_product_ *= std::max(1.0, LargestOf(input.tensor()));
+  }
+  return static_cast<double>(terms) * *largest_product_;
+}
+
+void Sampler::Compare(size_t output, const char* name, const Shape& shape,
+                      std::span<const Place> places, int64_t terms, const How& how) {
+  const Tensor& t = outputs_[output];
+  const Operand there(t);
+  const DType dtype = t.data_type();
+  const opcheck::Tolerance tolerance(dtype, terms, true);
+  // A sum that may overflow on its way is not compared.
+  const double most = dtype == kFloat64 ? std::numeric_limits<double>::max()
+                                        : double{std::numeric_limits<float>::max()} / 4;
+  for (const Place& place : places) {
+    if (!std::isfinite(place.magnitude) || place.magnitude > most) continue;
+    if (dtype == kFloat16 && std::abs(place.value) > 0x1p15) continue;
+    double got = 0;
+    SwitchType(dtype, [&]<class T>() {
+      const int64_t at = how.flat ? RowMajorPosition(place.index, shape) : there.At(place.index);
+      got = Convert<double>(static_cast<const T*>(there.tensor().raw_data())[at]);
+    });
+    // A sum without terms, or of zeros, is 0, which says little about the kernel.
+    const bool counts = place.magnitude != 0 || how.exact;
+    finding_.counted += counts;
+    const auto allowed_for = [&](double magnitude) {
+      return how.exact ? 0 : IsInteger(dtype) ? how.rounding : tolerance.For(magnitude, place.value);
+    };
+    const double distance = std::abs(got - place.value);
+    double factor = spreads_error_ ? opcheck::kSpreadFactor : 1;
+    double allowed = allowed_for(factor * place.magnitude);
+    if (distance <= allowed) continue;
+    // Where an operand is infinite or NaN, implementations spread that over their tiles.
+    if (!std::isfinite(got) && HasUnboundedInput()) {
+      finding_.counted -= counts;
+      continue;
+    }
+    if (spreads_error_ && std::isfinite(got)) {
+      allowed = allowed_for(factor * SpreadBound(terms));
+      if (distance <= allowed) continue;
+    }
+    const double ratio = std::isfinite(distance) && allowed > 0
+                             ? distance / allowed
+                             : std::numeric_limits<double>::infinity();
+    if (ratio <= finding_.ratio) continue;
+    finding_.ratio = ratio;
+    std::ostringstream text;
+    text.precision(9);
+    text << "output " << name << " at " << place.index << " of " << shape << ": " << got
+         << ", a plain sum gives " << place.value << ", allowed difference " << allowed;
+    finding_.text = text.str();
+  }
+}
+
+}  // namespace singa::spot

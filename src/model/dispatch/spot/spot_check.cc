@@ -1,0 +1,148 @@
+#include "model/dispatch/spot/spot_check.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "core/graph/recorded_step.h"
+#include "core/tensor/shares_memory.h"
+#include "model/dispatch/checked_run.h"
+#include "model/dispatch/kernel.h"
+#include "model/dispatch/opcheck.h"
+#include "model/dispatch/replay_file.h"
+#include "model/dispatch/spot/refused_plans.h"
+#include "model/dispatch/spot/sampler.h"
+#include "singa/core/error.h"
+#include "singa/dispatch/spot_check.h"
+
+namespace singa::spot {
+namespace {
+
+constexpr uint32_t kEnough = 4;  ///< checked runs that have said something
+
+/// Run 2, and powers of 4.
+bool IsTurn(uint32_t run) {
+  return run == 2 || (std::has_single_bit(run) && std::countr_zero(run) % 2 == 0);
+}
+
+/// Products that a check may compute: a small part of what the call computes.
+int64_t Budget(const OpRef& spec, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
+  constexpr int64_t kMost = int64_t{1} << 20, kShare = 20000, kShareOfElements = 500;
+  const auto multiply_adds = spec.op_type().multiply_adds;
+  int64_t work = multiply_adds ? multiply_adds(spec.spec) / kShare : 0;
+  if (work == 0)
+    for (const auto tensors : {inputs, outputs})
+      for (const Tensor& t : tensors) work = std::max(work, t.size() / kShareOfElements);
+  return std::min(work, kMost);
+}
+
+/// Of the call, so that calls of different shapes have different places.
+uint64_t OutputsHash(std::span<const Tensor> outputs) {
+  uint64_t hash = 0;
+  for (const Tensor& t : outputs)
+    for (const int64_t length : t.shape()) hash = hash * 31 + static_cast<uint64_t>(length);
+  return hash;
+}
+
+Finding Sample(const OpRef& spec, const Plan& plan, std::span<const Tensor> inputs,
+               std::span<const Tensor> outputs, uint64_t seed) {
+  Sampler sampler(inputs, outputs, Budget(spec, inputs, outputs), seed, plan.spreads_error());
+  spec.op_type().sample(spec.spec, sampler);
+  return sampler.finding();
+}
+
+/// Writes what `reference` computes to the outputs. Returns false where it cannot.
+bool Replace(const OpRef& spec, const DevicePtr& device, const opcheck::Call& call,
+             std::span<const Tensor> outputs) {
+  const std::vector<Tensor> results = opcheck::ReferenceResults(spec, device, call);
+  if (results.empty()) return false;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].empty()) continue;
+    if (results[i].empty() || results[i].shape() != outputs[i].shape() ||
+        results[i].data_type() != outputs[i].data_type())
+      return false;
+    const LayoutPtr layout = outputs[i].layout();
+    if (!layout) {
+      Tensor(outputs[i]).CopyFrom(results[i]);
+      continue;
+    }
+    const Tensor there = results[i].ToLayout(layout);
+    std::memcpy(outputs[i].block()->data(), there.block()->data(), layout->bytes());
+  }
+  return true;
+}
+
+}  // namespace
+
+bool IsDue(const OpRef& spec, const DevicePtr& device, const Plan& plan) {
+  if (!SpotChecks() || opcheck::IsOn() || opcheck::IsPaused()) return false;
+  if (RecordedStep::Current()) return false;  // when it runs
+  Plan::Watch& watch = plan.watch();
+  if (!spec.op_type().sample || device->kind() != DeviceKind::kCpu) {
+    watch.on.store(false, std::memory_order_relaxed);
+    return false;
+  }
+  return IsTurn(watch.runs.fetch_add(1, std::memory_order_relaxed) + 1) ||
+         watch.refused.load(std::memory_order_relaxed);
+}
+
+void RunChecked(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
+                std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+                const Scalars& scalars, const std::function<void()>& execute) {
+  // Operands that the call overwrites.
+  std::vector<Tensor> before(inputs.begin(), inputs.end());
+  for (Tensor& input : before)
+    if (std::any_of(outputs.begin(), outputs.end(),
+                    [&](const Tensor& output) { return SharesMemory(input, output); }))
+      input = input.Clone();
+  execute();
+
+  const opcheck::Pause pause;
+  Plan::Watch& watch = plan->watch();
+  const uint64_t seed = watch.runs.load(std::memory_order_relaxed) * 0x9e3779b97f4a7c15 ^
+                        OutputsHash(outputs);
+  const Finding found = Sample(spec, *plan, before, outputs, seed);
+  const bool wrong = found.ratio > 1, refused = watch.refused.load(std::memory_order_relaxed);
+  if (!wrong && !refused) {
+    if (found.counted > 0 && watch.counted.fetch_add(1, std::memory_order_relaxed) + 1 >= kEnough)
+      watch.on.store(false, std::memory_order_relaxed);
+    return;
+  }
+  const opcheck::Call call = opcheck::CallOf(spec, device, *plan, before, inputs, outputs, scalars);
+  const std::string what = plan->Describe() + " computed a wrong result: " + found.text;
+  if (!refused) {
+    watch.refused.store(true, std::memory_order_relaxed);
+    const std::string file = opcheck::WriteReplayFile(call, outputs, opcheck::ReplayDirectory());
+    std::fprintf(stderr,
+                 "singa: [%s] %s. It is refused for %s from now on. Run again: python -m singa "
+                 "replay %s\n",
+                 spec.op(), what.c_str(), CallText(spec).c_str(), file.c_str());
+    RefusePlan({CallText(spec), plan->Describe(), found.text});
+  }
+  const bool is_reference = std::strcmp(plan->implementation(), kReference) == 0;
+  if (is_reference || !Replace(spec, device, call, outputs) ||
+      Sample(spec, *plan, before, outputs, seed).ratio > 1)
+    throw std::runtime_error(detail::Message(
+        spec.op(), what, ", and no other implementation computes this call"));
+}
+
+bool RunNode(const Node& node, const std::function<void()>& run) {
+  const OpType* type = node.spec_type ? FindOpType(node.spec_type->id->name()) : nullptr;
+  const auto written = std::find_if(node.outputs.begin(), node.outputs.end(),
+                                    [](const Tensor& t) { return !t.empty(); });
+  if (!type || written == node.outputs.end()) {
+    node.plan->watch().on.store(false, std::memory_order_relaxed);
+    return false;
+  }
+  const OpRef spec(node.spec.get(), *type);
+  const DevicePtr device = written->device();
+  if (!IsDue(spec, device, *node.plan)) return false;
+  RunChecked(spec, device, node.plan, node.inputs, node.outputs, node.scalars, run);
+  return true;
+}
+
+}  // namespace singa::spot

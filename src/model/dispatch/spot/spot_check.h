@@ -1,0 +1,30 @@
+#pragma once
+
+// Spot checks: the first runs of a plan are compared with sampled elements (sampler.h). Here: which
+// runs, and what becomes of a plan that is wrong.
+
+#include <functional>
+#include <span>
+
+#include "model/dispatch/op_type.h"
+#include "singa/core/device.h"
+#include "singa/core/node.h"
+#include "singa/core/plan.h"
+#include "singa/core/tensor.h"
+
+namespace singa::spot {
+
+/// Whether this run of a plan, which begins now, is to be checked. Counts it.
+bool IsDue(const OpRef& spec, const DevicePtr& device, const Plan& plan);
+
+/// Runs the plan by `execute`, and compares. Wrong results are replaced by those of `reference`, in
+/// the same places. Raises std::runtime_error where there is nothing to replace them by.
+void RunChecked(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
+                std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+                const Scalars& scalars, const std::function<void()>& execute);
+
+/// Runs a recorded operation by `run`, and compares. Returns false, and does nothing, where this run
+/// is not to be checked.
+bool RunNode(const Node& node, const std::function<void()>& run);
+
+}  // namespace singa::spot

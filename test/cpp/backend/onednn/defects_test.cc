@@ -71,6 +71,54 @@ TEST(Defects, FilterGradientsThatReadUnwrittenMemory) {
   EXPECT_FALSE(wrong({2, 16, 5, 8, 8}, {5, 3, 3}, {1, 1, 1}, {2, 1, 1}, {1, 1, 1}));
 }
 
+TEST(Defects, TilesThatJoinColumns) {
+  constexpr const char* kName = "brgconv:avx512_core_amx";
+  const auto spec = [](ConvPass pass, int64_t channels, int64_t width, int64_t kernel,
+                       int64_t stride, int64_t padding) {
+    return SpecOf(pass, {2, channels, 8, width}, {2, kernel}, {2, stride}, {0, padding}, 20,
+                  {1, 1});
+  };
+  constexpr ConvPass kForward = ConvPass::kForward;
+  EXPECT_TRUE(IsWrong(kName, spec(kForward, 48, 16, 2, 2, 0)));
+  EXPECT_TRUE(IsWrong(kName, spec(kForward, 16, 16, 4, 4, 0)));
+  EXPECT_FALSE(IsWrong(kName, spec(kForward, 64, 16, 2, 2, 0))) << "whole tiles";
+  EXPECT_FALSE(IsWrong(kName, spec(kForward, 40, 16, 2, 2, 0))) << "no tiles";
+  EXPECT_FALSE(IsWrong(kName, spec(kForward, 48, 17, 2, 2, 0))) << "a column is left";
+  EXPECT_FALSE(IsWrong(kName, spec(kForward, 48, 16, 2, 2, 1))) << "padding";
+  EXPECT_FALSE(IsWrong(kName, spec(ConvPass::kBackwardW, 48, 16, 2, 2, 0)));
+  EXPECT_FALSE(IsWrong("jit:avx512_core_amx", spec(kForward, 48, 16, 2, 2, 0)));
+  EXPECT_TRUE(IsWrong("conv:any+brgconv:avx512_core_amx", spec(ConvPass::kBackwardX, 48, 16, 2, 2, 0),
+                      LaneTag::kNhwc, true));
+}
+
+TEST(Defects, TilesOfColumnsThatSeeOnlyPadding) {
+  const auto wrong = [](int64_t width, int64_t kernel, int64_t stride, int64_t padding,
+                        ConvPass pass = ConvPass::kBackwardW) {
+    const ConvSpec spec =
+        SpecOf(pass, {2, 16, 9, width}, {3, kernel}, {1, stride}, {1, padding}, 32, {1, 1});
+    EXPECT_EQ(IsWrong("brgconv_bwd_w:avx512_core_amx", spec),
+              IsWrong("jit:avx512_core_amx", spec));
+    return IsWrong("conv:any+brgconv_bwd_w:avx512_core_amx", spec);
+  };
+  EXPECT_TRUE(wrong(1, 3, 2, 1)) << "narrower than the stride";
+  EXPECT_TRUE(wrong(2, 7, 1, 3)) << "columns 0 and 6 meet nothing";
+  EXPECT_FALSE(wrong(3, 3, 2, 1));
+  EXPECT_FALSE(wrong(4, 7, 1, 3));
+  EXPECT_FALSE(wrong(1, 3, 2, 1, ConvPass::kForward));
+}
+
+TEST(Defects, TilesCrashWhereWindowsSeeNoElement) {
+  const auto defect = [](int64_t height, int64_t padding) {
+    const ConvSpec spec = SpecOf(ConvPass::kForward, {2, 16, height, 9}, {2, 1}, {1, 1},
+                                 {padding, 0}, 20, {3, 1});
+    return onednn::DefectOf({"brg_conv:avx512_core_amx", false, spec, nullptr, nullptr});
+  };
+  ASSERT_TRUE(defect(1, 2)) << "of one row, windows see rows -2 and 1";
+  EXPECT_TRUE(defect(1, 2)->crashes);
+  EXPECT_FALSE(defect(1, 3)) << "rows -3 and 0";
+  EXPECT_FALSE(defect(2, 2));
+}
+
 TEST(Defects, SumsThatCrashAreNotListed) {
   const auto defect = [](int64_t channels, bool has_add, const char* implementation,
                          LaneTag tag = LaneTag::kNhwc) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// Deliberately wrong kernels, to test that OPCHECK and spot checks find them. Each runs the kernel that would
-// otherwise be chosen, and then changes one element of the first result.
+// Deliberately wrong kernels, to test that OPCHECK and spot checks find them. Each runs the kernel
+// that would otherwise be chosen, and then changes one element of the first result.
 
 #include <algorithm>
 #include <cstring>

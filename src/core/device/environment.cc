@@ -49,7 +49,8 @@ constexpr Row kTable[] = {
     {"SINGA_SPOT_CHECKS", Kind::kChoice, kFlag, "1",
      "`0` believes implementations without checking sampled results (`singa.set_spot_checks`)."},
     {"SINGA_POISON", Kind::kChoice, kFlag, "0",
-     "`1` fills results and workspaces with NaN before each operation on the CPU, which shows kernels "
+     "`1` fills results and workspaces with NaN before each operation on the CPU, which shows "
+     "kernels "
      "that read memory before they write it."},
     {"SINGA_PLAN_CACHE", Kind::kChoice, kFlag, "1", "`0` builds a plan for every call."},
     {"SINGA_ALLOCATOR", Kind::kChoice, "caching or system", "caching",

@@ -260,8 +260,7 @@ Call CallOf(const OpRef& spec, const DevicePtr& device, const Plan& plan,
   return call;
 }
 
-std::vector<Tensor> ReferenceResults(const OpRef& spec, const DevicePtr& device,
-                                     const Call& call) {
+std::vector<Tensor> ReferenceResults(const OpRef& spec, const DevicePtr& device, const Call& call) {
   return RunReference(spec, HostOf(device), call.inputs, call);
 }
 

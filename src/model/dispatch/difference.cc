@@ -77,8 +77,8 @@ Tolerance::Tolerance(DType dtype, int64_t sum_length, bool terms_known) {
 }
 
 double Tolerance::For(double magnitude, double want) const {
-  return relative_ * std::abs(magnitude) +
-         (std::isfinite(want) ? rounding_ * std::abs(want) : 0) + 1e-37;
+  return relative_ * std::abs(magnitude) + (std::isfinite(want) ? rounding_ * std::abs(want) : 0) +
+         1e-37;
 }
 
 Difference FindDifference(std::span<const Tensor> chosen, const Expected& expected,
@@ -106,10 +106,10 @@ Difference FindDifference(std::span<const Tensor> chosen, const Expected& expect
     const Tolerance tolerance(dtype, expected.sum_length, !scale.empty());
     for (size_t j = 0; j < got.size(); ++j) {
       if (got[j] == want[j] || (std::isnan(got[j]) && std::isnan(want[j]))) continue;
-      const double allowed = expected.exact       ? 0
-                             : IsInteger(dtype)   ? (scale.empty() ? 0 : scale[j])
-                                                  : tolerance.For(
-                                                        scale.empty() ? largest : scale[j], want[j]);
+      const double allowed = expected.exact ? 0
+                             : IsInteger(dtype)
+                                 ? (scale.empty() ? 0 : scale[j])
+                                 : tolerance.For(scale.empty() ? largest : scale[j], want[j]);
       // Where terms are infinite or NaN, implementations differ: some leave out the padding,
       // others spread the terms over their tiles, or multiply them by zeros of padded filters.
       if (!std::isfinite(allowed) || (spreads && !std::isfinite(got[j]))) continue;

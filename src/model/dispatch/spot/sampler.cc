@@ -138,17 +138,14 @@ Operand::Operand(const Tensor& t) : tensor_(t) {
 
 Sampler::Sampler(std::span<const Tensor> inputs, std::span<const Tensor> outputs, int64_t products,
                  uint64_t seed, bool spreads_error)
-    : outputs_(outputs),
-      products_(products),
-      seed_(seed),
-      spreads_error_(spreads_error) {
+    : outputs_(outputs), products_(products), seed_(seed), spreads_error_(spreads_error) {
   for (const Tensor& t : inputs) inputs_.push_back(t.empty() ? Operand() : Operand(t));
 }
 
 std::vector<Place> Sampler::Places(const Shape& shape, int64_t terms) {
   const int64_t affordable = products_ / std::max<int64_t>(1, terms);
-  const auto count = static_cast<size_t>(
-      std::min(shape.Count(), std::clamp<int64_t>(affordable, kFewest, kMost)));
+  const auto count =
+      static_cast<size_t>(std::min(shape.Count(), std::clamp<int64_t>(affordable, kFewest, kMost)));
   std::vector<Place> places;
   const auto add = [&](Shape index) {
     if (places.size() < count) places.push_back({std::move(index)});
@@ -268,7 +265,9 @@ void Sampler::Compare(size_t output, const char* name, const Shape& shape,
     const bool counts = place.magnitude != 0 || how.exact;
     finding_.counted += counts;
     const auto allowed_for = [&](double magnitude) {
-      return how.exact ? 0 : IsInteger(dtype) ? how.rounding : tolerance.For(magnitude, place.value);
+      return how.exact          ? 0
+             : IsInteger(dtype) ? how.rounding
+                                : tolerance.For(magnitude, place.value);
     };
     const double distance = std::abs(got - place.value);
     double factor = spreads_error_ ? opcheck::kSpreadFactor : 1;

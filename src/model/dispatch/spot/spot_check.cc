@@ -103,8 +103,8 @@ void RunChecked(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
 
   const opcheck::Pause pause;
   Plan::Watch& watch = plan->watch();
-  const uint64_t seed = watch.runs.load(std::memory_order_relaxed) * 0x9e3779b97f4a7c15 ^
-                        OutputsHash(outputs);
+  const uint64_t seed =
+      watch.runs.load(std::memory_order_relaxed) * 0x9e3779b97f4a7c15 ^ OutputsHash(outputs);
   const Finding found = Sample(spec, *plan, before, outputs, seed);
   const bool wrong = found.ratio > 1, refused = watch.refused.load(std::memory_order_relaxed);
   if (!wrong && !refused) {
@@ -126,8 +126,8 @@ void RunChecked(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
   const bool is_reference = std::strcmp(plan->implementation(), kReference) == 0;
   if (is_reference || !Replace(spec, device, call, outputs) ||
       Sample(spec, *plan, before, outputs, seed).ratio > 1)
-    throw std::runtime_error(detail::Message(
-        spec.op(), what, ", and no other implementation computes this call"));
+    throw std::runtime_error(
+        detail::Message(spec.op(), what, ", and no other implementation computes this call"));
 }
 
 bool RunNode(const Node& node, const std::function<void()>& run) {

@@ -23,8 +23,8 @@ void RunChecked(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
                 std::span<const Tensor> inputs, std::span<const Tensor> outputs,
                 const Scalars& scalars, const std::function<void()>& execute);
 
-/// Runs a recorded operation by `run`, and compares. Returns false, and does nothing, where this run
-/// is not to be checked.
+/// Runs a recorded operation by `run`, and compares. Returns false, and does nothing, where this
+/// run is not to be checked.
 bool RunNode(const Node& node, const std::function<void()>& run);
 
 }  // namespace singa::spot

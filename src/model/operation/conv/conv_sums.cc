@@ -49,9 +49,8 @@ ConvSums::Range ConvSums::WindowsOf(const Recorder::Axis& axis, int64_t tap) con
   const int64_t offset = tap * axis.dilation - axis.before;  // of window 0
   Range range{0, axis.windows};
   if (offset < 0) range.first = (-offset + axis.stride - 1) / axis.stride;
-  range.last = offset >= axis.size
-                   ? 0
-                   : std::min(range.last, (axis.size - 1 - offset) / axis.stride + 1);
+  range.last =
+      offset >= axis.size ? 0 : std::min(range.last, (axis.size - 1 - offset) / axis.stride + 1);
   return range;
 }
 
@@ -62,7 +61,8 @@ void ConvSums::AddForward(size_t x, size_t W, Place* place) const {
   ForTaps(PositionOf(place->index), [&](const Position& tap, const Position& at) {
     const int64_t in = image.At(0, place->index[0]) + At(image, at);
     const int64_t weights = filters.At(0, filter) + At(filters, tap);
-    sampler_.AddProducts(image.Along(x, 1, in, first), filters.Along(W, 1, weights), channels, place);
+    sampler_.AddProducts(image.Along(x, 1, in, first), filters.Along(W, 1, weights), channels,
+                         place);
   });
 }
 
@@ -176,9 +176,8 @@ void ConvSpec::Sample(Sampler& sampler) const {
                              Finish(*this, sampler, place);
                            }));
     case ConvPass::kBackwardX:
-      return sampler.Check(
-          0, "dx", geometry.input_shape(), terms,
-          ForEach([&](Place* place) { sums.AddBackwardX(0, 1, place); }));
+      return sampler.Check(0, "dx", geometry.input_shape(), terms,
+                           ForEach([&](Place* place) { sums.AddBackwardX(0, 1, place); }));
     case ConvPass::kBackwardW:
       sampler.Check(0, "dW", geometry.weight_shape(), terms,
                     [&](std::span<Place> places) { sums.AddBackwardW(0, 1, places); });
@@ -200,9 +199,8 @@ void ConvTransposeSpec::Sample(Sampler& sampler) const {
                              Finish(*this, sampler, place);
                            }));
     case ConvPass::kBackwardX:
-      return sampler.Check(
-          0, "dx", geometry.output_shape(), terms,
-          ForEach([&](Place* place) { sums.AddForward(0, 1, place); }));
+      return sampler.Check(0, "dx", geometry.output_shape(), terms,
+                           ForEach([&](Place* place) { sums.AddForward(0, 1, place); }));
     case ConvPass::kBackwardW:
       sampler.Check(0, "dW", geometry.weight_shape(), terms,
                     [&](std::span<Place> places) { sums.AddBackwardW(1, 0, places); });

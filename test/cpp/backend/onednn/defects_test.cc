@@ -87,8 +87,8 @@ TEST(Defects, TilesThatJoinColumns) {
   EXPECT_FALSE(IsWrong(kName, spec(kForward, 48, 16, 2, 2, 1))) << "padding";
   EXPECT_FALSE(IsWrong(kName, spec(ConvPass::kBackwardW, 48, 16, 2, 2, 0)));
   EXPECT_FALSE(IsWrong("jit:avx512_core_amx", spec(kForward, 48, 16, 2, 2, 0)));
-  EXPECT_TRUE(IsWrong("conv:any+brgconv:avx512_core_amx", spec(ConvPass::kBackwardX, 48, 16, 2, 2, 0),
-                      LaneTag::kNhwc, true));
+  EXPECT_TRUE(IsWrong("conv:any+brgconv:avx512_core_amx",
+                      spec(ConvPass::kBackwardX, 48, 16, 2, 2, 0), LaneTag::kNhwc, true));
 }
 
 TEST(Defects, TilesOfColumnsThatSeeOnlyPadding) {
@@ -96,8 +96,7 @@ TEST(Defects, TilesOfColumnsThatSeeOnlyPadding) {
                         ConvPass pass = ConvPass::kBackwardW) {
     const ConvSpec spec =
         SpecOf(pass, {2, 16, 9, width}, {3, kernel}, {1, stride}, {1, padding}, 32, {1, 1});
-    EXPECT_EQ(IsWrong("brgconv_bwd_w:avx512_core_amx", spec),
-              IsWrong("jit:avx512_core_amx", spec));
+    EXPECT_EQ(IsWrong("brgconv_bwd_w:avx512_core_amx", spec), IsWrong("jit:avx512_core_amx", spec));
     return IsWrong("conv:any+brgconv_bwd_w:avx512_core_amx", spec);
   };
   EXPECT_TRUE(wrong(1, 3, 2, 1)) << "narrower than the stride";
@@ -109,8 +108,8 @@ TEST(Defects, TilesOfColumnsThatSeeOnlyPadding) {
 
 TEST(Defects, TilesCrashWhereWindowsSeeNoElement) {
   const auto defect = [](int64_t height, int64_t padding) {
-    const ConvSpec spec = SpecOf(ConvPass::kForward, {2, 16, height, 9}, {2, 1}, {1, 1},
-                                 {padding, 0}, 20, {3, 1});
+    const ConvSpec spec =
+        SpecOf(ConvPass::kForward, {2, 16, height, 9}, {2, 1}, {1, 1}, {padding, 0}, 20, {3, 1});
     return onednn::DefectOf({"brg_conv:avx512_core_amx", false, spec, nullptr, nullptr});
   };
   ASSERT_TRUE(defect(1, 2)) << "of one row, windows see rows -2 and 1";

@@ -39,9 +39,9 @@ struct Named {
 };
 
 TEST(Sampler, PositionsInBlockedLayoutsAreThoseOfPack) {
-  const Named layouts[] = {{"nhwc", {2, 5, 3, 4}},          {"nChw16c", {2, 20, 3, 2}},
-                           {"nChw8c", {1, 9, 2, 3}},        {"ndhwc", {2, 3, 2, 2, 3}},
-                           {"OIhw16i16o", {20, 18, 3, 1}},  {"OIhw4i16o4i", {17, 21, 1, 2}},
+  const Named layouts[] = {{"nhwc", {2, 5, 3, 4}},           {"nChw16c", {2, 20, 3, 2}},
+                           {"nChw8c", {1, 9, 2, 3}},         {"ndhwc", {2, 3, 2, 2, 3}},
+                           {"OIhw16i16o", {20, 18, 3, 1}},   {"OIhw4i16o4i", {17, 21, 1, 2}},
                            {"OIhw16i16o2i", {18, 40, 2, 1}}, {"gOIhw4i4o/2", {12, 5, 2, 3}},
                            {"Goihw16g/18", {18, 1, 3, 3}}};
   for (const Named& named : layouts) {

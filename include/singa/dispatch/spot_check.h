@@ -15,6 +15,7 @@ namespace singa {
 ///
 /// On by default. Environment: SINGA_SPOT_CHECKS=0 turns it off.
 SINGA_API void SetSpotChecks(bool enable);
+/// Whether they are on.
 SINGA_API bool SpotChecks();
 
 /// A plan that computed wrong results.

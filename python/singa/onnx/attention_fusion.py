@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .fusion import Fusion
-    from .network import CompiledNode, Execution
+    from .network import Execution
 
     Array = NDArray[Any]
 
@@ -80,14 +80,15 @@ def fuse(fusion: Fusion, last: int) -> bool:
     if found is None:
         return False
     end = fusion.step(last)
-    steps = [fusion.step(i) for i in sorted([*found.steps, last])]
+    numbers = [*found.steps, last]
+    steps = [fusion.step(i) for i in numbers]
     made = {name for step in steps for name in step.node.outputs}
     others = {name for step in steps for name in step.node.inputs} - made
     names = [*found.names(), *sorted(others - {*found.names(), ""})]
     reader = None if end.reader is None else replace(end.reader, either=True)
-    lead = fusion.make(replace(end.node, op="Attention"), reader, end.compute)
-    composed = _composed(steps, names, end.node.outputs[0])
-    return fusion.merge(found.steps, last, lead, names, _Attention(found, composed).compute)
+    lead = fusion.make(end.node, reader, end.compute)
+    compute = _Attention(found, fusion.apart(numbers, names)).compute
+    return fusion.merge(numbers, lead, names, compute, "Attention")
 
 
 # The pattern.
@@ -173,16 +174,17 @@ def _mask_choices(fusion: Fusion, at: int, guarded: bool) -> list[tuple[_Mask, s
         hides = fusion.number(inputs[2]) == -math.inf
         return [(_Mask(True, inputs[0]), inputs[1])] if hides else []
     # A mask that is computed may hide all keys of a query, which then is NaN without the guard.
-    pairs = (inputs, inputs[::-1]) if node.version >= 7 else ()
     return [
-        (_Mask(False, mask), inner) for inner, mask in pairs if guarded or fusion.is_given(mask)
+        (_Mask(False, mask), inner)
+        for inner, mask in (inputs, inputs[::-1])
+        if guarded or fusion.is_given(mask)
     ]
 
 
 def _unscaled(fusion: Fusion, x: str, found: _Found) -> str:
     """x without the factor that a step applies to it."""
     at = fusion.only(x, "Mul", "Div")
-    if at is None or fusion.step(at).node.version < 7:
+    if at is None:
         return x
     a, b = fusion.step(at).node.inputs
     division = fusion.step(at).node.op == "Div"
@@ -197,32 +199,17 @@ def _unscaled(fusion: Fusion, x: str, found: _Found) -> str:
 # The operation.
 
 
-def _composed(
-    steps: Sequence[CompiledNode], names: Sequence[str], output: str
-) -> Callable[..., Any]:
-    """The steps as one function of the values `names`."""
-
-    def compute(run: Execution, *arguments: Any) -> Any:
-        known = dict(zip(names, arguments, strict=True))
-        for step in steps:
-            given = [known[name] if name else None for name in step.node.inputs]
-            known.update(zip(step.node.outputs, step.run(run, given), strict=False))
-        return known[output]
-
-    return compute
-
-
 class _Attention:
     """Attention of values, each of which may be a tensor or an array."""
 
-    def __init__(self, found: _Found, composed: Callable[..., Any]) -> None:
-        self.found, self.composed = found, composed
+    def __init__(self, found: _Found, apart: Callable[..., Any]) -> None:
+        self.found, self.apart = found, apart
         self.forms: dict[int, tuple[Array, int | None, bool]] = {}  # by id of a mask
 
     def compute(self, run: Execution, *arguments: Any) -> Any:
         options = self._options(arguments)
         if options is None:
-            return self.composed(run, *arguments)
+            return self.apart(run, *arguments)
         q, k, v = arguments[:3]
         mask = options.pop("mask")
         mask = None if mask is None else run.as_tensor(mask)
@@ -266,7 +253,7 @@ class _Attention:
 
     def _scale(self, factors: Sequence[Any], width: int) -> float | None:
         """The factor of the products; 0 for the usual one, None if it is not known."""
-        if not all(isinstance(f, np.ndarray) and f.size == 1 for f in factors):
+        if not all(isinstance(f, np.ndarray) and f.size == 1 and f.ndim <= 4 for f in factors):
             return None
         count = len(self.found.multiplied)
         values = [_number(f.reshape(-1)[0]) for f in factors]

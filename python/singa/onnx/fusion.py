@@ -14,6 +14,9 @@
 
 Only values that nothing else reads are left out. Identity, by which exporters give equal weights
 several names, is left out everywhere.
+
+Patterns consist of nodes of the file. A merged step is of the domain `MERGED`, so no pattern
+matches it again. Where a node may be a part of several patterns, the longer ones are tried first.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -38,6 +41,22 @@ from .values import argument, numbers, resolved_shape
 
 if TYPE_CHECKING:
     from .network import CompiledNode, Execution
+
+#: Domain of the operators of merged steps.
+MERGED = "singa"
+
+
+class _Norm(NamedTuple):
+    """Steps that normalise channels: batch norm, or a product and a sum of parameters.
+
+    compute  the values of `inputs` normalised, as the function of a batch norm's reader; None where
+             the steps have to be computed apart
+    """
+
+    steps: list[int]
+    lead: CompiledNode
+    inputs: Sequence[str]
+    compute: Callable[..., Tensor | None]
 
 
 class Fusion:
@@ -65,37 +84,35 @@ class Fusion:
     def run(self) -> list[CompiledNode]:
         """The merged steps."""
         int8.fuse(self)
-        for i in range(len(self.steps)):  # before sums and products become other steps
-            if self.is_one(i, "MatMul"):
-                attention_fusion.fuse(self, i)
-        for i in range(len(self.steps)):
-            if self.is_one(i, "Relu"):
-                self._relu(i)
-            elif self.is_one(i, "Clip"):
-                self._relu6(i)
-            elif self.is_one(i, "Swish"):
-                if self.step(i).node.attributes.get("alpha", 1.0) == 1:
-                    self._behind_norm(i, "silu")
-            elif self.is_one(i, "Mul"):
-                self._sigmoid(i) or self._gelu(i)
-            elif self.is_one(i, "Add"):
-                self._linear(i) or self._scale_and_shift(i)
-            elif self.is_one(i, "Conv"):
-                self._padded(i)
-            elif self.is_one(i, "Transpose"):
-                self._channel_norm(i)
-            elif self.is_one(i, "Reshape"):
-                self._shuffle(i)
-            elif self.is_one(i, *_ACTIVATIONS):
-                self._behind_norm(i, _ACTIVATIONS[self.step(i).node.op])
+        rules: list[dict[str, Callable[[int], bool]]] = [
+            {"MatMul": lambda i: attention_fusion.fuse(self, i)},
+            dict.fromkeys(("Mul", "Clip", "Swish", *_ACTIVATIONS), self._behind_norm),
+            {
+                "Mul": lambda i: self._gated(i) or self._gelu(i),
+                "Add": lambda i: self._linear(i) or self._scaled(i),
+                "Conv": self._padded,
+                "Transpose": self._channel_norm,
+                "Reshape": self._shuffle,
+            },
+        ]
+        for rule in rules:
+            for i, step in enumerate(self.steps):
+                if step is not None and self.is_one(i, *rule):
+                    rule[step.node.op](i)
         return [step for step in self.steps if step is not None]
 
     # What the rules ask.
 
     def is_one(self, i: int, *ops: str) -> bool:
-        """Whether step i is of one of these operators."""
+        """Whether step i is a node of the file with one of these operators, of which one result is
+        read, whose operands broadcast as they do today, and which is not evaluated on the host."""
         step = self.steps[i]
-        return step is not None and not step.node.domain and step.node.op in ops
+        if step is None or step.node.domain or step.node.op not in ops:
+            return False
+        if step.reader is not None and step.reader.evaluated:
+            return False
+        more = any(self.uses[name] for name in step.node.outputs[1:] if name)
+        return not more and not step.node.attributes.get("broadcast")
 
     def only(self, name: str, *ops: str, uses: int = 1) -> int | None:
         """The step that makes a value which is read `uses` times, if it is of one of these
@@ -110,9 +127,11 @@ class Fusion:
         return step
 
     def number(self, name: str) -> float | None:
-        """A constant of one element."""
+        """A constant of one element, with no more than one axis: others add axes to results."""
         array = self.constants.get(name)
-        return None if array is None or array.size != 1 else float(array.reshape(-1)[0])
+        if array is None or array.size != 1 or array.ndim > 1:
+            return None
+        return float(array.reshape(-1)[0])
 
     def is_known(self, name: str) -> bool:
         """Whether a value depends on constants and shapes alone."""
@@ -140,64 +159,110 @@ class Fusion:
 
     def merge(
         self,
-        gone: Sequence[int],
-        last: int,
+        steps: Sequence[int],
         lead: CompiledNode,
         inputs: Sequence[str],
         compute: Any,
+        op: str = "",
     ) -> bool:
-        """Puts one step in the place of several."""
-        end = self.step(last)
+        """Puts one step in the place of several, of which the last one makes the result. Its
+        operator has their names unless it is given one."""
+        *gone, last = steps
         types = dict(zip(lead.node.inputs, lead.node.input_types, strict=False))
         node = replace(
             lead.node,
+            op=op or "+".join(self.step(i).node.op for i in sorted(steps)),
+            domain=MERGED,
             inputs=tuple(inputs),
-            outputs=end.node.outputs,
+            outputs=self.step(last).node.outputs,
             input_types=tuple(types.get(name, ValueType()) for name in inputs),
             used=(),
         )
         merged = self.make(node, lead.reader, compute)
-        merged.on_host = None
         for i in gone:
             self.steps[i] = None
         self.steps[last] = merged
         return True
 
+    def apart(self, numbers_: Sequence[int], names: Sequence[str]) -> Callable[..., Any]:
+        """Steps as one function of the values `names` that computes one after the other. Constants
+        need not be among them."""
+        steps = [self.step(i) for i in sorted(numbers_)]
+        output = steps[-1].node.outputs[0]
+        read = {name for step in steps for name in step.node.inputs}
+        constants = {name: self.constants[name] for name in read if name in self.constants}
+
+        def compute(run: Execution, *arguments: Any) -> Any:
+            known = {**constants, **dict(zip(names, arguments, strict=True))}
+            for step in steps:
+                given = [known[name] if name else None for name in step.node.inputs]
+                known.update(zip(step.node.outputs, step.run(run, given), strict=False))
+            return known[output]
+
+        return compute
+
     # Batch norm and an activation; batch norm, Add, Relu.
 
-    def _behind_norm(self, i: int, activation: str, gone: Sequence[int] = ()) -> bool:
-        """Merges an activation, which ends with step i, with the batch norm before it."""
-        first = self.step(gone[0] if gone else i)
-        norm = self.only(first.node.inputs[0], "BatchNormalization", uses=1 + len(gone))
-        if norm is None:
-            return False
-        lead = self.step(norm)
-        compute = _with(lead.compute, activation=activation)
-        return self.merge([norm, *gone], i, lead, lead.node.inputs, compute)
-
-    def _relu6(self, i: int) -> bool:
-        node = self.step(i).node
-        limits = [node.attributes.get(name) for name in ("min", "max")]
-        if len(node.inputs) == 3:
-            limits = [self.number(name) for name in node.inputs[1:]]
-        return limits == [0, 6] and self._behind_norm(i, "relu6")
-
-    def _relu(self, i: int) -> bool:
-        (x,) = self.step(i).node.inputs
-        if self._behind_norm(i, "relu"):
-            return True
-        added = self.only(x, "Add")
-        if added is None or self.step(added).node.version < 7:
+    def _behind_norm(self, i: int) -> bool:
+        """Merges an activation, which ends with step i, with the norm before it."""
+        x, steps, activation = self._activation(i)
+        norm = self._norm(x, len(steps)) if activation else None
+        if norm is not None:
+            return self._merge_norm(norm, steps, activation)
+        added = self.only(x, "Add") if activation == "relu" else None
+        if added is None:
             return False
         operands = self.step(added).node.inputs
         for name, other in (operands, operands[::-1]):
-            norm = self.only(name, "BatchNormalization")
-            if norm is not None and other != name and other not in self.constants:
-                lead = self.step(norm)
-                inputs = [*lead.node.inputs, other]
-                compute = _with_add(lead.compute)
-                return self.merge([norm, added], i, lead, inputs, compute)
+            norm = None if other == name or other in self.constants else self._norm(name)
+            if norm is not None:
+                return self._merge_norm(norm, [added, i], "relu", other)
         return False
+
+    def _activation(self, i: int) -> tuple[str, list[int], str]:
+        """What an activation of batch norm is applied to, its steps, and its name; "" if step i
+        ends with something else."""
+        node = self.step(i).node
+        x, name = node.inputs[0], ""
+        if node.op == "Mul":
+            x, at, name = self._gate(i)
+            return x, [at, i], name
+        if node.op == "Clip":
+            limits = [node.attributes.get(key) for key in ("min", "max")]
+            if len(node.inputs) == 3:
+                limits = [self.number(limit) for limit in node.inputs[1:]]
+            name = "relu6" if limits == [0, 6] else ""
+        elif node.op == "Swish":
+            name = "silu" if node.attributes.get("alpha", 1.0) == 1 else ""
+        else:
+            name = _ACTIVATIONS[node.op]
+        return x, [i], name
+
+    def _norm(self, name: str, uses: int = 1) -> _Norm | None:
+        """The steps that normalise a value which is read `uses` times."""
+        at = self.only(name, "BatchNormalization", "Add", uses=uses)
+        if at is None or self.is_one(at, "Add"):
+            return None if at is None else self._scale_and_shift(at)
+        lead = self.step(at)
+        return _Norm([at], lead, lead.node.inputs, lead.compute)
+
+    def _merge_norm(
+        self, norm: _Norm, steps: Sequence[int], activation: str | None, add: str = ""
+    ) -> bool:
+        """Merges a norm with an activation, and with the sum of it and `add` before that."""
+        names = [*norm.inputs, add] if add else norm.inputs
+        apart = self.apart([*norm.steps, *steps], names)
+
+        def compute(run: Execution, *given: Any) -> Any:
+            inputs, other = (given[:-1], given[-1]) if add else (given, None)
+            y, x = None, given[0]
+            if other is None or (
+                other.shape == x.shape and other.dtype == x.dtype and len(x.shape) <= 4
+            ):
+                y = norm.compute(run, *inputs, add=other, activation=activation)
+            return apart(run, *given) if y is None else y
+
+        return self.merge([*norm.steps, *steps], norm.lead, names, compute)
 
     # Transpose, LayerNormalization, Transpose.
 
@@ -210,7 +275,7 @@ class Fusion:
         first = self.only(lead.node.inputs[0], "Transpose")
         order = end.attributes.get("perm") or []
         rank = len(order)
-        if first is None or rank < 3 or any(lead.node.used[1:]):
+        if first is None or rank < 3:
             return False
         before = self.step(first)
         moved = before.node.attributes.get("perm") == [0, *range(2, rank), 1]
@@ -218,8 +283,17 @@ class Fusion:
         if not moved or not back or lead.node.attributes.get("axis", -1) not in (-1, rank - 1):
             return False
         inputs = [before.node.inputs[0], *lead.node.inputs[1:]]
-        compute = _over_channels(before.compute, lead, self.step(i).compute)
-        return self.merge([first, at], i, lead, inputs, compute)
+        apart = self.apart([first, at, i], inputs)
+        epsilon = lead.node.attributes.get("epsilon", 1e-5)
+
+        def compute(run: Execution, *given: Any) -> Any:
+            x, scale, bias = (*given, None)[:3]
+            shape = tuple(x.shape[1:2])
+            if tuple(scale.shape) == shape and (bias is None or tuple(bias.shape) == shape):
+                return autograd.channel_norm(x, scale, bias, epsilon)
+            return apart(run, *given)
+
+        return self.merge([first, at, i], lead, inputs, compute)
 
     # Reshape, Transpose, Reshape.
 
@@ -234,14 +308,15 @@ class Fusion:
         if first is None or len(order) < 3 or order != [0, 2, 1, *range(3, len(order))]:
             return False
         lead = self.step(first)
-        if len(lead.node.inputs) != 2 or lead.reader is None:  # or it is a shuffle itself
+        if len(lead.node.inputs) != 2 or lead.reader is None:
             return False
         if self.is_known(lead.node.inputs[0]):  # the host computes it
             return False
         inputs = [*lead.node.inputs, end.node.inputs[1]]
-        compute = _shuffled(lead, turn, end)
+        steps = [first, middle, i]
+        compute = _shuffled(lead.node, end.node, self.apart(steps, inputs))
         lead = self.make(lead.node, replace(lead.reader, host=(1, 2)), compute)
-        return self.merge([first, middle], i, lead, inputs, compute)
+        return self.merge(steps, lead, inputs, compute)
 
     # MatMul, Add.
 
@@ -251,26 +326,33 @@ class Fusion:
             product = self.only(name, "MatMul")
             if product is not None and bias not in self.makers and bias not in self.constants:
                 lead = self.step(product)
-                return self.merge([product], i, lead, [*lead.node.inputs, bias], _linear)
+                names = [*lead.node.inputs, bias]
+                compute = _linear(self.apart([product, i], names))
+                return self.merge([product, i], lead, names, compute)
         return False
 
     # Mul, Add of parameters with one number for each channel.
 
-    def _scale_and_shift(self, i: int) -> bool:
-        end = self.step(i)
-        for name, shift in (end.node.inputs, end.node.inputs[::-1]):
+    def _scaled(self, i: int) -> bool:
+        norm = self._scale_and_shift(i)
+        return norm is not None and self._merge_norm(norm, [], None)
+
+    def _scale_and_shift(self, i: int) -> _Norm | None:
+        """The norm that ends with the sum i."""
+        end = self.step(i).node
+        for name, shift in (end.inputs, end.inputs[::-1]):
             at = self.only(name, "Mul")
-            if at is None or end.node.version < 7 or not self._per_channel(end.node, shift):
+            if at is None or not self._per_channel(end, shift):
                 continue
-            lead = self.step(at)
-            for x, scale in (lead.node.inputs, lead.node.inputs[::-1]):
-                if self._per_channel(lead.node, scale) and len(lead.node.shape_of(x) or ()) == 4:
-                    node = replace(lead.node, op="BatchNormalization", inputs=(x, scale, shift))
-                    reader = None if lead.reader is None else replace(lead.reader, either=False)
-                    compute = _ScaleAndShift(lead.compute, end.compute).compute
-                    norm = self.make(node, reader, compute)
-                    return self.merge([at], i, norm, node.inputs, compute)
-        return False
+            node = self.step(at).node
+            for x, scale in (node.inputs, node.inputs[::-1]):
+                if self._per_channel(node, scale) and len(node.shape_of(x) or ()) == 4:
+                    reader = self.step(at).reader
+                    reader = None if reader is None else replace(reader, either=False)
+                    compute = _ScaleAndShift().compute
+                    lead = self.make(replace(node, inputs=(x, scale)), reader, compute)
+                    return _Norm([at, i], lead, [x, scale, shift], compute)
+        return None
 
     def _per_channel(self, node: Node, name: str) -> bool:
         """Whether a value is a parameter, or a constant, of shape (1, C, 1, 1) or (C, 1, 1)."""
@@ -303,7 +385,7 @@ class Fusion:
         )
         assert end.reader is not None
         conv = self.make(node, end.reader, end.reader.make(node))
-        return self.merge([at], i, conv, node.inputs, conv.compute)
+        return self.merge([at, i], conv, node.inputs, conv.compute)
 
     def _zeros_around(self, node: Node) -> list[int] | None:
         """What a Pad adds before and after each axis but the first two; None if it adds something
@@ -323,7 +405,14 @@ class Fusion:
 
     # x·sigmoid(x) and x·hardsigmoid(x).
 
-    def _sigmoid(self, i: int) -> bool:
+    def _gated(self, i: int) -> bool:
+        x, at, name = self._gate(i)
+        function = _of_one(getattr(autograd, name)) if name else None
+        return function is not None and self.merge([at, i], self.step(at), [x], function)
+
+    def _gate(self, i: int) -> tuple[str, int, str]:
+        """x, the step of the gate, and the name of the function x·gate(x); "" if the product i is
+        something else."""
         operands = self.step(i).node.inputs
         for x, gate in (operands, operands[::-1]):
             at = self.only(gate, *GATES)
@@ -332,11 +421,9 @@ class Fusion:
             lead = self.step(at)
             name, attributes = GATES[lead.node.op]
             given = FUNCTIONS[lead.node.op].attributes_of(lead.node)
-            if any(abs(given[key] - value) > 1e-7 for key, value in attributes.items()):
-                continue
-            merged = self._behind_norm(i, name, [at])
-            return merged or self.merge([at], i, lead, [x], _of_one(getattr(autograd, name)))
-        return False
+            if all(abs(given[key] - value) <= 1e-7 for key, value in attributes.items()):
+                return x, at, name
+        return "", -1, ""
 
     # x·(1 + erf(x / √2)) / 2
 
@@ -372,9 +459,8 @@ class Fusion:
             else:
                 ok = self._factor(step, math.sqrt(0.5)) == x
             if ok:
-                lead = self.step(erf)
-                gone = [scaled, erf, more, product]
-                return self.merge(gone, i, lead, [x], _of_one(autograd.gelu))
+                steps = [scaled, erf, more, product, i]
+                return self.merge(steps, self.step(erf), [x], _gelu(self.apart(steps, [x])))
         return False
 
 
@@ -404,8 +490,7 @@ class _ScaleAndShift:
     """x · scale + shift. In inference it is batch norm with mean 0 and variance 1, which becomes a
     part of the convolution before it."""
 
-    def __init__(self, product: Callable[..., Any], total: Callable[..., Any]) -> None:
-        self.product, self.total = product, total
+    def __init__(self) -> None:
         self.handles: dict[int, Any] = {}
 
     def compute(
@@ -416,13 +501,11 @@ class _ScaleAndShift:
         shift: Tensor,
         add: Tensor | None = None,
         activation: str | None = None,
-    ) -> Tensor:
+    ) -> Tensor | None:
         channels = x.shape[1] if len(x.shape) == 4 else 0
         of_channels = scale.size() == shift.size() == channels
         if training() or not of_channels or not x.dtype == scale.dtype == shift.dtype:
-            y = self.total(run, self.product(run, x, scale), shift)
-            y = y if add is None else autograd.add(y, add)
-            return y if activation is None else getattr(autograd, activation)(y)
+            return None
         handle = self.handles.get(channels)
         if handle is None:
             handle = singa_wrap.BatchNormHandle(0.1, x.data, _NO_EPSILON)
@@ -445,48 +528,29 @@ def _of_one(function: Callable[[Tensor], Tensor]) -> Any:
     return lambda run, x: function(x)
 
 
-def _over_channels(before: Any, norm: CompiledNode, after: Any) -> Any:
-    epsilon = norm.node.attributes.get("epsilon", 1e-5)
-
-    def fused(run: Any, x: Tensor, scale: Tensor, bias: Tensor | None = None) -> Tensor:
-        shape = tuple(x.shape[1:2])
-        if tuple(scale.shape) == shape and (bias is None or tuple(bias.shape) == shape):
-            return autograd.channel_norm(x, scale, bias, epsilon)
-        return after(run, norm.compute(run, before(run, x), scale, bias))
-
-    return fused
+def _gelu(apart: Callable[..., Any]) -> Any:
+    """Gelu, except of a number, to which constants of one axis add it."""
+    return lambda run, x: autograd.gelu(x) if x.shape else apart(run, x)
 
 
-def _shuffled(apart: CompiledNode, turn: CompiledNode, together: CompiledNode) -> Any:
-    def fused(run: Any, x: Tensor, groups: Any, shape: Any) -> Tensor:
+def _shuffled(first: Node, last: Node, apart: Callable[..., Any]) -> Any:
+    def fused(run: Execution, x: Tensor, groups: Any, shape: Any) -> Any:
         given = tuple(x.shape)
-        wanted = resolved_shape(apart.node, given, numbers(groups))
+        wanted = resolved_shape(first, given, numbers(groups))
         channels = math.prod(wanted[1:3])
         if len(wanted) > 2 and given[:2] == (wanted[0], channels) and channels:
             turned = (wanted[0], wanted[2], wanted[1], *wanted[3:])
-            if resolved_shape(together.node, turned, numbers(shape)) == given:
+            if resolved_shape(last, turned, numbers(shape)) == given:
                 return autograd.channel_shuffle(x, wanted[1])
-        return together.compute(run, turn.compute(run, apart.compute(run, x, groups)), shape)
+        return apart(run, x, groups, shape)
 
     return fused
 
 
-def _with(compute: Any, **more: Any) -> Any:
-    return lambda run, *inputs: compute(run, *inputs, **more)
-
-
-def _with_add(compute: Any) -> Any:
-    def fused(run: Any, *inputs: Any) -> Tensor:
-        *norm, add = inputs
-        x = norm[0]
-        if add.shape == x.shape and add.dtype == x.dtype and len(x.shape) <= 4:
-            return compute(run, *norm, add=add, activation="relu")
-        return autograd.relu(autograd.add(compute(run, *norm), add))
+def _linear(apart: Callable[..., Any]) -> Any:
+    def fused(run: Execution, a: Tensor, b: Tensor, bias: Tensor) -> Any:
+        if len(a.shape) > 1 and len(b.shape) == 2 and tuple(bias.shape) == (b.shape[1],):
+            return autograd.linear(a, b, bias)
+        return apart(run, a, b, bias)
 
     return fused
-
-
-def _linear(run: Any, a: Tensor, b: Tensor, bias: Tensor) -> Tensor:
-    if len(a.shape) > 1 and len(b.shape) == 2 and tuple(bias.shape) == (b.shape[1],):
-        return autograd.linear(a, b, bias)
-    return autograd.add(autograd.matmul(a, b), bias)

@@ -12,7 +12,7 @@ on other devices, the nodes are computed one after the other.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -111,9 +111,7 @@ def _merge(fusion: Fusion, at: int, chain: Sequence[int], to: _Parameters | None
             fusion.uses[name] -= 1
             if not fusion.uses[name]:
                 fusion.steps[i] = None
-    node = replace(lead.node, op=f"Quantized{lead.node.op}")
-    lead = fusion.make(node, lead.reader, compute)
-    fusion.merge(chain[:-1], chain[-1], lead, compute.inputs, compute)
+    fusion.merge(chain, lead, compute.inputs, compute, f"Quantized{lead.node.op}")
 
 
 class _Chain:
@@ -298,7 +296,7 @@ def _sum(
     """The steps that dequantize what is added, and the function that computes the sum."""
     terms = [_integers(fusion, name) for name in node.inputs]
     read = list(dict.fromkeys(term.step for term in terms if term is not None))
-    if to is None or not read or len(node.inputs) != 2 or node.version < 7:
+    if to is None or not read or len(node.inputs) != 2:
         return None
     return read, _Sum(node, terms, to, relu)
 

@@ -76,7 +76,7 @@ def export(
         writer.layer = ""
         value = writer.value([t.outputs[i] for t in traces], f"output {name!r}")
         writer.node("Identity", [value], [name])
-    _warn_of_reads(writer, first, input_names)
+    _check_reads(writer, first, input_names, outputs)
     _drop_identities(writer, set(outputs))
     used = {name for node in writer.nodes for name in names_read(node)} | set(outputs)
     for name, t in states.items():
@@ -167,9 +167,12 @@ def _note_dependence(writer: Writer, trace: Trace) -> None:
                     writer.depends(raw)
 
 
-def _warn_of_reads(writer: Writer, trace: Trace, inputs: Sequence[str]) -> None:
+def _check_reads(
+    writer: Writer, trace: Trace, inputs: Sequence[str], outputs: Sequence[str]
+) -> None:
     """Warns if Python read values that depend on the inputs, unless they became formulas: it may
-    do something else for values that no trace had."""
+    do something else for values that no trace had. Raises ExportError for an output that Python
+    may have computed from them."""
     written = {source.value for source in writer.lengths.used if not source.is_length}
     read = []
     for raw in trace.reads:
@@ -177,13 +180,33 @@ def _warn_of_reads(writer: Writer, trace: Trace, inputs: Sequence[str]) -> None:
         if writer.is_dependent(raw) and (name is None or name not in written):
             kind = "input" if name in inputs else "computed tensor"
             read.append(f"{kind} {name!r}" if name else f"a {kind} of shape {raw.shape()}")
-    if read:
-        warnings.warn(
-            f"[onnx.save] the forward pass reads elements of {', '.join(dict.fromkeys(read))}. "
-            "What it computes was the same for other values that were tried, and the file computes "
-            "this for all values",
-            stacklevel=4,
+    if not read:
+        return
+    what = ", ".join(dict.fromkeys(read))
+    for name in _fixed_outputs(writer, inputs, outputs):
+        raise ExportError(
+            f"[onnx.save] output {name!r} would be the same for all values of the inputs: the "
+            f"forward pass reads elements of {what}, and makes a tensor without an operator"
         )
+    tried = [name for name in inputs if f"input {name!r} has other values" in writer.changes]
+    same = "was the same for other values that were tried" if tried else "is that of the example"
+    warnings.warn(
+        f"[onnx.save] the forward pass reads elements of {what}. What it computes {same}, and the "
+        "file computes this for all values",
+        stacklevel=4,
+    )
+
+
+def _fixed_outputs(writer: Writer, inputs: Sequence[str], outputs: Sequence[str]) -> list[str]:
+    """Outputs that depend on what the forward pass makes, and on no elements of an input."""
+    elements, made = set(inputs), set(writer.made)
+    for node in writer.nodes:
+        if node.op_type not in ("Shape", "Size") or node.domain:
+            read = set(names_read(node))
+            for known in (elements, made):
+                if not known.isdisjoint(read):
+                    known.update(node.output)
+    return [name for name in outputs if name in made and name not in elements]
 
 
 def _default_opset(trace: Trace) -> int:

@@ -53,6 +53,7 @@ class Writer:
         self.fresh: Callable[[str], str] = free_names(self._taken)
         self._constants: dict[Any, str] = {}
         self._blocks: set[int] = set()  # memory of values that depend on the inputs
+        self.made: set[str] = set()  # constants that the forward pass makes anew each time
 
     # Names.
 
@@ -131,14 +132,14 @@ class Writer:
             k for k, a in enumerate(arrays) if not np.array_equal(first, a, equal_nan=nans)
         )
         k = next(different, None)
-        if k is None:
-            return self.constant(first)
-        name = formulas.written(self, arrays, what)
+        name = self.constant(first) if k is None else formulas.written(self, arrays, what)
         if name is None:
             raise ExportError(
                 f"[onnx.save] {what} is a constant of shape {first.shape} whose values are others "
-                f"where {self.changes[k]}, and have no formula"
+                f"where {self.changes[k or 0]}, and have no formula"
             )
+        if len(values) == 1 or any(value is not values[0] for value in values):
+            self.made.add(name)
         return name
 
     def constant(self, array: Any, hint: str = "constant") -> str:

@@ -187,6 +187,16 @@ def test_elements_of_an_input_as_numbers(name: str) -> None:
         np.testing.assert_array_equal(y, net(x, c).numpy())
 
 
+_INTEGERS = np.array([0, 1, 2, 3, 4, 0, 1, 2, 0, 1])
+_DIFFERS = "output 'output' is a constant .* where input 'x' has other values"
+_COUNTED = "output 'output' is .* where input 'x' has other values"
+
+
+def _imported() -> Any:
+    net, x = _Net(autograd.relu), _random(2, 4)
+    return singa.onnx.load(to_model(net, [x], input_names=["x"]))
+
+
 _HOST_READS: dict[str, tuple[Callable[..., Any], list[Tensor], str]] = {
     "an attribute": (
         lambda x, c: autograd.leakyrelu(x, float(c)),
@@ -222,6 +232,41 @@ _HOST_READS: dict[str, tuple[Callable[..., Any], list[Tensor], str]] = {
         lambda x: (autograd.relu(x), _tensor(x.numpy() * 2)),
         [_random(3, 4)],
         "output 'output_1' is a constant .* where input 'x' has other values",
+    ),
+    "an output without an operator": (
+        lambda x: _tensor(np.sort(x.numpy())),
+        [_random(8)],
+        "output 'output' is a constant .* where input 'x' has other values",
+    ),
+    "an output behind an imported graph": (
+        lambda x: _tensor(_imported()(x).numpy()),
+        [_random(2, 4)],
+        "output 'output' is a constant .* where input 'x' has other values",
+    ),
+    **{
+        f"{title} of {kind}": (function, [example], message)
+        for kind, example in (("integers", _tensor(_INTEGERS)), ("floats", _random(8)))
+        for title, function, message in (
+            ("places in unique", lambda x: autograd.unique(x, True)[1], _DIFFERS),
+            ("counts of unique", lambda x: autograd.unique(x, False, True)[1], _COUNTED),
+        )
+    },
+    "places in unique, in a sum": (
+        lambda x: autograd.add(autograd.unique(x, True)[1], x),
+        [_tensor(_INTEGERS)],
+        "an input of Add is a constant .* where input 'x' has other values",
+    ),
+    "counts": (lambda x: autograd.bincount(x, minlength=5), [_tensor(_INTEGERS)], _DIFFERS),
+    "twice the counts": (
+        lambda x: autograd.mul(autograd.bincount(x, minlength=5), 2),
+        [_tensor(_INTEGERS)],
+        "an input of Scalar is a constant .* where input 'x' has other values",
+    ),
+    "the same for all values that are tried": (
+        lambda x: autograd.mul(_tensor(np.float32(x.numpy() > 99)), 2.0),
+        [_random(3)],
+        "output 'output' would be the same for all values of the inputs: the forward pass reads "
+        "elements of input 'x'",
     ),
 }
 
@@ -436,6 +481,37 @@ def test_the_difference_that_is_allowed() -> None:
     ):
         with pytest.raises(singa.onnx.ExportError, match=why):
             compare(y, wanted)
+
+
+def test_constants_of_a_model_that_reads_may_be_outputs() -> None:
+    """They are there before the forward pass, so what it reads says nothing about them."""
+    anchors = _random(5)
+    net = _Net(lambda x: (autograd.relu(x) if np.isfinite(x.numpy()).all() else x, anchors))
+    with pytest.warns(UserWarning, match="reads elements of input 'x'"):
+        proto = to_model(net, [_random(3)], input_names=["x"])
+    np.testing.assert_array_equal(runtime_outputs(proto, [_random(3).numpy()])[1], anchors.numpy())
+
+
+def test_outputs_as_small_as_rounding(tmp_path: Path) -> None:
+    """ONNX Runtime's sigmoid has errors of 1e-7, however small its results are. What singa reads
+    from the file decides."""
+    pytest.importorskip("onnxruntime")
+    path, x = tmp_path / "net.onnx", _random(3, 4)
+    singa.onnx.save(_Net(lambda x: autograd.sigmoid(x - 16.0)), path, [x])
+    assert path.exists()
+
+    def late(x: Tensor) -> Tensor:  # another factor, from a length on that no trace reaches
+        return autograd.mul(x, 2e-8 if x.shape[1] in (9, 30) else 1e-8)
+
+    def imprecise(*args: Any) -> list[Any]:
+        return [runtime(*args)[0] + np.float32(1e-7)]
+
+    runtime = checking.runtime_outputs
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checking, "runtime_outputs", imprecise)
+        _save(path, lambda x: autograd.mul(x, 1e-8))
+        with pytest.raises(singa.onnx.ExportError, match="with s = 9, ONNX Runtime computes"):
+            _save(path, late)
 
 
 def test_swapped_arguments(tmp_path: Path) -> None:

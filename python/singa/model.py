@@ -176,8 +176,9 @@ class Model(layer.Layer, metaclass=ModelMeta):
     ) -> None:
         """Creates all parameters by one forward pass in inference mode, and sets the modes.
 
-        inputs      arguments of `forward`: tensors, or lists of tensors. Their types, shapes and
-                    devices matter, their values do not. NumPy arrays become tensors, as in calls.
+        inputs      arguments of `forward`: tensors, or lists of tensors. NumPy arrays become
+                    tensors, as in calls. `summary`, `plot`, `explain` and files run the network on
+                    these values again, but on zeros for inputs of more than 65,536 elements.
         is_train    mode of the following calls: training, or inference
         use_graph   record steps and replay them; see `graph`
         sequential  accepted for SINGA's scripts; recorded steps always run in order
@@ -550,9 +551,9 @@ class Model(layer.Layer, metaclass=ModelMeta):
         """
         from .drawing.table import show  # not loaded by a program that only computes
 
-        zeros = self._zeros("summary")
+        inputs = self._examples("summary")
         with _mode(False), autograd.no_grad():
-            summary = summarize(self, zeros)
+            summary = summarize(self, inputs)
         show(summary.table(), file)
         return summary
 
@@ -587,9 +588,9 @@ class Model(layer.Layer, metaclass=ModelMeta):
         and implementation, in frames for its blocks, and lines between layers. Equal blocks that
         follow each other are drawn once.
 
-        Times are those of inference on zeros of the shapes that compile() was given, as explain()
-        runs it. Notebooks show the picture; `path` also writes it to an SVG file. Raises
-        RuntimeError before compile(), ValueError for a name that does not end in .svg.
+        Times are those of inference on what compile() was given, as explain() runs it. Notebooks
+        show the picture; `path` also writes it to an SVG file. Raises RuntimeError before
+        compile(), ValueError for a name that does not end in .svg.
 
         >>> from pathlib import Path
         >>> net = models.Sequential(layer.Linear(8), layer.ReLU())
@@ -600,20 +601,20 @@ class Model(layer.Layer, metaclass=ModelMeta):
         """
         return _of_above("plot")(self, path)
 
-    def _infer_on_zeros(self, function: str = "explain") -> None:
-        zeros = self._zeros(function)
+    def _infer_on_examples(self, function: str = "explain") -> None:
+        inputs = self._examples(function)
         with self._precision(), _mode(False), autograd.no_grad():
-            layer.Layer.__call__(self, *zeros)
+            layer.Layer.__call__(self, *inputs)
 
-    def _zeros(self, function: str) -> list[Any]:
-        """Zeros of the shapes and types that compile() was given."""
+    def _examples(self, function: str) -> list[Any]:
+        """The inputs that compile() was given: zeros in the place of large ones."""
         if not self._inputs:
             raise RuntimeError(
                 f"[{function}] call compile() first: output shapes depend on its inputs"
             )
         self._update_names()
         device = next((p.device for p in self.get_params().values()), None)
-        return [_zeros(x, device) for x in self._inputs]
+        return [_example(x, device) for x in self._inputs]
 
     def memory_plan(self) -> MemoryPlan:
         """Memory that recorded steps use, by purpose, in bytes: a dict that prints as a table.
@@ -825,9 +826,9 @@ class Model(layer.Layer, metaclass=ModelMeta):
         >>> net.replace_head(3)
         ('fc2.W', 'fc2.b')
         """
-        zeros = self._zeros("replace_head")
+        inputs = self._examples("replace_head")
         with autograd.no_grad():
-            paths = replace_head(self, num_outputs, lambda: self._infer(*zeros))
+            paths = replace_head(self, num_outputs, lambda: self._infer(*inputs))
         self.class_names = None
         return paths
 
@@ -878,8 +879,10 @@ def _takes(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     return True
 
 
-#: Shape and type of an input, or those of a list of inputs.
-_Like = tuple[tuple[int, ...], Any] | list["_Like"]
+#: Most elements of an input that `compile` keeps.
+_MOST_KEPT = 1 << 16
+#: Shape, type and, if they are few, elements of an input, or those of a list of inputs.
+_Like = tuple[Any, ...] | list["_Like"]
 
 
 def _like(x: Any) -> _Like:
@@ -887,14 +890,15 @@ def _like(x: Any) -> _Like:
         return [_like(item) for item in x]
     if not isinstance(x, Tensor):
         raise TypeError(f"[compile] expected tensors, got {type(x).__name__}")
-    return tuple(x.shape), x.dtype
+    elements = () if x.size() > _MOST_KEPT else (x.numpy().copy(),)
+    return tuple(x.shape), x.dtype, *elements
 
 
-def _zeros(like: _Like, device: Any) -> Any:
+def _example(like: _Like, device: Any) -> Any:
     if isinstance(like, list):
-        return [_zeros(item, device) for item in like]
-    shape, dtype = like
-    return Tensor(shape, device, dtype)
+        return [_example(item, device) for item in like]
+    shape, dtype, *elements = like
+    return Tensor(shape, device, dtype, *elements)
 
 
 class _Threads(threading.local):

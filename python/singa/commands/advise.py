@@ -90,10 +90,10 @@ def _random_batch(net: Model, count: int) -> tuple[tensor.Tensor, tensor.Tensor]
 
     Raises ValueError for a network of other inputs or outputs.
     """
-    zeros = net._zeros("advise")
-    if len(zeros) != 1 or not isinstance(zeros[0], tensor.Tensor):
+    inputs = net._examples("advise")
+    if len(inputs) != 1 or not isinstance(inputs[0], tensor.Tensor):
         raise ValueError("the network has several inputs: call singa.advise(net, x, y) on data")
-    like = zeros[0]
+    like = inputs[0]
     random = np.random.default_rng(0)
     values = random.standard_normal((count, *like.shape[1:]), dtype=np.float32)
     x = tensor.from_numpy(values, like.device)

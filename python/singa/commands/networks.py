@@ -38,10 +38,10 @@ def open_network(name: str, batch: int | None = None) -> Model:
         net = onnx.load(name)
     else:
         net = model_file.load(name)
-    zeros = net._zeros("summary")
+    inputs = net._examples("summary")
     if batch is not None:
-        zeros = [Tensor((batch, *x.shape[1:]), x.device, x.dtype) for x in zeros]
-    net.compile(zeros, is_train=False)
+        inputs = [Tensor((batch, *x.shape[1:]), x.device, x.dtype) for x in inputs]
+    net.compile(inputs, is_train=False)
     return net
 
 

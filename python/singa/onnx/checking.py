@@ -47,11 +47,13 @@ class Unchecked(Exception):  # noqa: N818 - it becomes a warning
 
 def runtime_outputs(model: ModelProto, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
     """The outputs of a model in ONNX Runtime. Raises Unchecked if it cannot run the model."""
+    from onnx import helper
+
     try:
         run = session(model.SerializeToString())
         names = [value.name for value in run.get_inputs()]
         given = {
-            value.name: x
+            value.name: x.astype(helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
             for value, x in zip(model.graph.input, inputs, strict=True)
             if value.name in names
         }

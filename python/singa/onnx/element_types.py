@@ -49,6 +49,8 @@ BOOL = frozenset({"bool"})
 ALL = NUMERIC | BOOL
 #: Integers of which singa has no tensors: quantised values, which are held in tensors of int32.
 HELD = frozenset({"int16", "uint16", "int4", "uint4", "int2", "uint2"})
+#: Others, whose values come in tensors of int32 or int64, and which the host computes.
+UNSIGNED = frozenset({"uint32", "uint64"})
 
 
 def type_name(number: int) -> str:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..tensor import Tensor
 from . import writers as _writers  # noqa: F401 - fills the table
-from .element_types import INTEGERS, NUMBERS
+from .element_types import INTEGERS, NUMBERS, UNSIGNED
 from .errors import ExportError, InvalidModelError
+from .graph import ValueType
 from .graph_proto import OLDEST_FORMAT, rename
 from .lengths import Source
 from .node_writer import Call, Writer
@@ -77,6 +78,11 @@ def export(
         value = writer.value([t.outputs[i] for t in traces], f"output {name!r}")
         writer.node("Identity", [value], [name])
     _check_reads(writer, first, input_names, outputs)
+    declared = _declared(first)
+    inputs = [
+        _input_info(writer, [t.inputs[i] for t in traces], name, axes.get(name, {}), declared[i])
+        for i, name in enumerate(input_names)
+    ]
     _drop_identities(writer, set(outputs))
     used = {name for node in writer.nodes for name in names_read(node)} | set(outputs)
     for name, t in states.items():
@@ -89,10 +95,7 @@ def export(
     graph = onnx.helper.make_graph(
         [*(node for node in writer.constants if node.output[0] in used), *writer.nodes],
         title,
-        [
-            _info(name, [t.inputs[i] for t in traces], writer, axes.get(name, {}))
-            for i, name in enumerate(input_names)
-        ],
+        inputs,
         [_opened(value) for value in results] if imported else results,
         [t for name, t in writer.initializers.items() if name in used],
         value_info=[
@@ -127,6 +130,51 @@ def _bind_input(writer: Writer, ts: Sequence[Tensor], name: str, labels: Mapping
     if len(sizes) == 1 and max(sizes) <= _MOST_ELEMENTS and ts[0].dtype.name in INTEGERS:
         for i, column in enumerate(zip(*[t.numpy().reshape(-1) for t in ts], strict=True)):
             writer.lengths.add(tuple(map(int, column)), Source(name, i, is_length=False))
+
+
+def _declared(trace: Trace) -> list[ValueType | None]:
+    """What imported graphs say of the inputs, where they read nothing else; else None."""
+    found: list[ValueType | None] = [None] * len(trace.inputs)
+    if trace.reads or not all(isinstance(a.op, GraphRun) for a in trace.applications):
+        return found
+    for i, x in enumerate(trace.inputs):
+        types = {
+            a.op.graph.types.get(name, ValueType())
+            for a in trace.applications
+            for name, given in zip(a.op.arguments, a.inputs, strict=True)
+            if given is x
+        }
+        found[i] = types.pop() if len(types) == 1 else None
+    return found
+
+
+def _input_info(
+    writer: Writer,
+    ts: Sequence[Tensor],
+    name: str,
+    labels: Mapping[int, str],
+    declared: ValueType | None,
+) -> Any:
+    """The declaration of an input. One of an imported graph keeps its open lengths, and a type in
+    `UNSIGNED`, from which it is not cast then."""
+    info = _info(name, ts, writer, labels)
+    if declared is None:
+        return info
+    kind = info.type.tensor_type
+    for axis, dimension in enumerate(kind.shape.dim):
+        wanted = None if declared.shape is None else declared.shape[axis]
+        if axis not in labels and not isinstance(wanted, int):
+            dimension.Clear()
+            if wanted and wanted not in writer.labels.values():  # which may name other lengths
+                dimension.dim_param = wanted
+    readers = [node for node in writer.nodes if name in names_read(node)]
+    casts = {node.attribute[0].i if node.op_type == "Cast" else None for node in readers}
+    if declared.type in UNSIGNED and casts == {NUMBERS[declared.type]}:
+        kind.elem_type = NUMBERS[declared.type]
+        for node in readers:
+            node.op_type = "Identity"
+            del node.attribute[:]
+    return info
 
 
 def _check_same_way(traces: Sequence[Trace], changes: Sequence[str]) -> None:

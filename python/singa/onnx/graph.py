@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from .errors import Problem
@@ -112,3 +112,29 @@ def subgraphs(node: Node) -> Iterator[Graph]:
     for value in node.attributes.values():
         if isinstance(value, Graph):
             yield value
+
+
+def renamed(graph: Graph, names: Mapping[str, str]) -> Graph:
+    """A graph in which values have other names, also where its subgraphs read them."""
+
+    def new(group: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple([names.get(name, name) for name in group])
+
+    def inner(value: Any) -> Any:
+        if not isinstance(value, Graph):
+            return value
+        own = {*value.inputs, *value.constants, *(n for node in value.nodes for n in node.outputs)}
+        return renamed(value, {old: name for old, name in names.items() if old not in own})
+
+    nodes = [
+        replace(
+            node,
+            inputs=new(node.inputs),
+            outputs=new(node.outputs),
+            attributes={key: inner(value) for key, value in node.attributes.items()},
+        )
+        for node in graph.nodes
+    ]
+    constants = {names.get(name, name): array for name, array in graph.constants.items()}
+    outputs = list(new(tuple(graph.outputs)))
+    return replace(graph, nodes=nodes, constants=constants, outputs=outputs)

@@ -17,7 +17,7 @@ from ..raw import compat_mode
 from ..tape.grad_mode import training
 from ..tape.step_recording import is_recording_step
 from ..tensor import Tensor
-from .element_types import FLOATS, HELD, NUMBERS, is_singas, name_of, numpy_type
+from .element_types import FLOATS, HELD, NUMBERS, UNSIGNED, is_singas, name_of, numpy_type
 from .graph import Graph, Initializer, Node, ValueType, subgraphs
 from .network import Network
 from .parsing import read
@@ -249,7 +249,8 @@ class ImportedModel(model.Model):
             checked = self._checked_inputs(given)
         except (TypeError, ValueError):
             return  # forward raises it
-        if not self.network().knows_values_for(checked):
+        network = self.network()
+        if not network.unsigned and not network.knows_values_for(checked):
             before = training()
             autograd.training = False
             try:
@@ -258,17 +259,17 @@ class ImportedModel(model.Model):
             finally:
                 autograd.training = before
 
-    def _zeros(self, function: str) -> list[Any]:
+    def _examples(self, function: str) -> list[Any]:
         if self._inputs:
-            return super()._zeros(function)
+            return super()._examples(function)
         error = None
         for length in LENGTHS:
             self._inputs = _declared_inputs(self._graph, length)
-            zeros = super()._zeros(function)
+            inputs = super()._examples(function)
             try:
                 with autograd.no_grad():
-                    ImportedModel.forward(self, *zeros)
-                return zeros
+                    ImportedModel.forward(self, *inputs)
+                return inputs
             except Exception as reason:  # operators refuse sizes with errors of many kinds
                 error = error or reason
         self._inputs = []
@@ -311,6 +312,8 @@ def _checked_input(name: str, x: Any, declared: ValueType) -> Any:
             raise ValueError(f"[onnx] input {name!r} has shape ({wanted}), got {tuple(x.shape)}")
     given = x.dtype.name if isinstance(x, Tensor) else name_of(x)
     if declared.type in (None, given) or (declared.type in HELD and given == "int32"):
+        return x
+    if declared.type in UNSIGNED and isinstance(x, Tensor) and given in ("int32", "int64"):
         return x
     if on_host:
         raise TypeError(f"[onnx] input {name!r} is an array of {declared.type}, got {given}")

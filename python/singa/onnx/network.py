@@ -24,10 +24,11 @@ from ..tape.step_recording import is_recording_step
 from ..tape.tensor import is_computed
 from ..tensor import Tensor
 from . import values
-from .element_types import FLOATS, HELD, is_singas, name_of
+from .element_types import FLOATS, HELD, UNSIGNED, is_singas, name_of
 from .errors import InvalidModelError, Problem, Refused, UnsupportedError
 from .fusion import Fusion
-from .graph import Graph, Node, ValueType, subgraphs
+from .graph import Graph, Node, ValueType, renamed, subgraphs
+from .readers import control
 from .readers.evaluated import choose
 from .readers.registry import Reader
 from .tensors import as_array, as_tensor, same_type
@@ -290,6 +291,10 @@ class Network:
         self.graphs: dict[int, CompiledGraph] = {}
         self.tensors: dict[tuple[int, int], tuple[Array, Tensor]] = {}
         self._by_signature: OrderedDict[Any, HostValues] = OrderedDict()
+        #: Inputs that come in tensors of another type, and their own one.
+        self.unsigned: dict[str, str] = {
+            name: kind for name in graph.inputs if (kind := _type_of(graph, name)) in UNSIGNED
+        }
         compiler = _Compiler(self.graphs)
         self.main: CompiledGraph = compiler.compiled(graph, constants)
         if compiler.problems:
@@ -306,6 +311,8 @@ class Network:
         Raises InvalidModelError for a name that is not a value of the graph.
         """
         tensors = [x for x in (*inputs.values(), *parameters.values()) if isinstance(x, Tensor)]
+        if self.unsigned:
+            inputs = {name: self._as_unsigned(name, x) for name, x in inputs.items()}
         device = tensors[0].device if tensors else tensor.Tensor((1,)).device
         only_outputs = set(wanted) <= set(self.graph.outputs)
         kept = self._values_for(inputs, only_outputs)
@@ -333,6 +340,20 @@ class Network:
             raise InvalidModelError(f"[onnx] the graph has no values {', '.join(missing)}")
         return [_as_result(run, values_[name]) for name in wanted]
 
+    def _as_unsigned(self, name: str, x: Any) -> Any:
+        """An input, as an array if it is of a type in `UNSIGNED`. Raises ValueError for numbers
+        that the type does not hold."""
+        kind = self.unsigned.get(name)
+        if kind is None or not isinstance(x, Tensor):
+            return x
+        array = as_array(x)
+        found = array.astype(kind)
+        if (array < 0).any() or (found != array).any():
+            raise ValueError(
+                f"[onnx] input {name!r} has type {kind}, got {array.min()} to {array.max()}"
+            )
+        return found
+
     def knows_values_for(self, inputs: Mapping[str, Tensor]) -> bool:
         """Whether the host knows all that it has to for inputs of these shapes and types."""
         kept = self._by_signature.get((True, _signature(inputs)))
@@ -346,6 +367,10 @@ class Network:
             while len(self._by_signature) > _MOST_SIGNATURES:
                 self._by_signature.popitem(last=False)
         return kept
+
+
+def _type_of(graph: Graph, name: str) -> str:
+    return graph.types.get(name, ValueType()).type or ""
 
 
 def _signature(inputs: Mapping[Any, Any]) -> Any:
@@ -434,7 +459,15 @@ class _Compiler:
                 compiled.steps.append(step)
 
     def _splice(self, compiled: CompiledGraph, node: Node, branch: Graph) -> None:
-        """Puts the nodes of a branch in the place of an If."""
+        """Puts the nodes of a branch in the place of an If. Branches of several Ifs may have values
+        of the same names."""
+        made = [
+            *branch.constants,
+            *(name for node in branch.nodes for name in node.outputs if name),
+        ]
+        nodes = [*compiled.graph.nodes, *(step.node for step in compiled.steps)]
+        taken = {*compiled.constants, *(name for each in nodes for name in each.outputs)}
+        branch = renamed(branch, {n: f"{node.name}/{n}" for n in made if n in taken})
         compiled.constants.update(branch.constants)
         self._nodes(compiled, branch.nodes)
         for inner, outer in zip(branch.outputs, node.outputs, strict=True):
@@ -473,5 +506,4 @@ def _constant_branch(node: Node, constants: Mapping[str, Array]) -> Graph | None
     condition = constants.get(node.inputs[0])
     if condition is None or condition.size != 1:
         return None
-    branch = node.attributes.get("then_branch" if condition.reshape(-1)[0] else "else_branch")
-    return branch if isinstance(branch, Graph) else None
+    return control.branch(node, bool(condition.reshape(-1)[0]))

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 #: Initializers of integers up to this size take part in type inference, which computes shapes.
 _SMALL = 4096
+#: Most bytes of tensors in nodes, which the onnx package serialises.
+_MOST_BYTES = 2_000_000_000
 
 
 def read(
@@ -68,6 +70,7 @@ def _read(source: Any, is_readable: Callable[[str, str, int], bool], allow_symli
     initializers = _initializers(model.graph, storage)
     check_opset(model)
     light = _light_copy(model, initializers)
+    _load_attributes(light, storage)
     conform(light)
     check_model(light)
     light = inlined(light, is_readable)
@@ -189,6 +192,28 @@ def _light_copy(model: ModelProto, initializers: Mapping[str, Initializer]) -> M
             value = onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, stored.shape)
             graph.input.append(value)
     return light
+
+
+def _load_attributes(light: ModelProto, storage: _Storage) -> None:
+    """Puts external data of nodes and subgraphs into the model. Raises InvalidModelError for more
+    than a protobuf holds."""
+    from onnx import TensorProto, numpy_helper
+
+    total = 0
+    for graph in (g for each in (light.graph, *light.functions) for g in all_graphs(each)):
+        inside = [] if graph is light.graph else list(getattr(graph, "initializer", ()))
+        for attribute in (a for node in graph.node for a in node.attribute):
+            inside += [*([attribute.t] if attribute.HasField("t") else []), *attribute.tensors]
+        for tensor in inside:
+            if tensor.data_location == TensorProto.EXTERNAL:
+                array = storage.array(tensor)
+                total += array.nbytes
+                if total >= _MOST_BYTES:
+                    raise InvalidModelError(
+                        "[onnx.load] the nodes have more than 2 GB of external data, which a file "
+                        "has in initializers"
+                    )
+                tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
 
 
 def _constants_are_weights(producer: str, initializers: Mapping[str, Initializer]) -> bool:

@@ -301,6 +301,8 @@ def _variations(
         return trace
 
     traces, changes = [traced(lambda *xs: _called(model, xs), inputs)], [""]
+    reads = bool(traces[0].reads)
+    imported = not reads and all(isinstance(a.op, GraphRun) for a in traces[0].applications)
     for label in dict.fromkeys(name for each in axes.values() for name in each.values()):
         n, found = length_of(label, inputs, names, axes), 0
         for m in (n + 1, max(2 * n, n + 2), max(3 * n, n + 3)):
@@ -308,8 +310,8 @@ def _variations(
             try:
                 trace = follow(resized(inputs, names, axes, {label: m}))
             except Exception as error:
-                if m == n + 1:
-                    continue  # a network may need even lengths
+                if m == n + 1 or imported:
+                    continue  # a network may need even lengths, or the nodes of a file this one
                 why = f"[onnx.save] the forward pass fails where {change}: {error}"
                 raise ExportError(why) from error
             traces.append(trace)
@@ -317,8 +319,7 @@ def _variations(
             found += 1
             if found == 2:
                 break
-    reads = bool(traces[0].reads)
-    if not reads and all(isinstance(a.op, GraphRun) for a in traces[0].applications):
+    if imported:
         return traces, changes
     for i, name in enumerate(names):
         for others in (_others(inputs[i]), _repeated(inputs[i]) if reads else ()):

@@ -145,10 +145,9 @@ def explain(what: Callable[..., Any] | None = None, /, *args: Any, **kwargs: Any
     """Reports for each operation which implementation runs it, and why.
 
     `what` is a model, a layer or any function, which is called with the arguments. A model without
-    arguments infers on zeros of the shapes for which it was compiled. With a batch it runs one step
-    of training, or inference after eval(); the step is executed and not replayed. Without `what`,
-    the result is a context manager for the operations inside. Operations of a replayed step have no
-    "why".
+    arguments infers on what compile() was given. With a batch it runs one step of training, or
+    inference after eval(); the step is executed and not replayed. Without `what`, the result is a
+    context manager for the operations inside. Operations of a replayed step have no "why".
 
         print(singa.explain(net))                   # a short table
         print(singa.explain(net).table(full=True))  # each operation, with reasons
@@ -177,7 +176,7 @@ def explain(what: Callable[..., Any] | None = None, /, *args: Any, **kwargs: Any
         with explanation:
             what(*args, **kwargs)
         return explanation
-    run = what if args or kwargs else what._infer_on_zeros
+    run = what if args or kwargs else what._infer_on_examples
     with what.executed(), explanation:
         run(*args, **kwargs)
     return explanation

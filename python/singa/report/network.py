@@ -84,13 +84,13 @@ def costs(records: Iterable[Record]) -> dict[str, Cost]:
 
 
 def trace(model: Model) -> Node:
-    """Runs `model` once, without training, on zeros of the shapes that compile() was given, and
-    returns its layers. Raises RuntimeError before compile()."""
+    """Runs `model` once, without training, on what compile() was given, and returns its layers.
+    Raises RuntimeError before compile()."""
     watch = _Watch()
     base.observers.append(watch)
     tape.followers.append(watch.follow)
     try:
-        model._infer_on_zeros("plot")
+        model._infer_on_examples("plot")
     finally:
         base.observers.remove(watch)
         tape.followers.remove(watch.follow)
@@ -357,7 +357,7 @@ def _draw_connections(picture: Picture, rows: list[_Row]) -> None:
 def plot(model: Model, path: str | os.PathLike[str] | None = None) -> Picture:
     """What `Model.plot` returns; see there."""
     network = trace(model)
-    spent = typical(model._infer_on_zeros)
+    spent = typical(model._infer_on_examples)
     batch = model._inputs[0]
     what = f", inference, batch of {batch[0][0]}" if isinstance(batch, tuple) and batch[0] else ""
     title = f"{network.kind}: {network.all_params():,} parameters{what}"

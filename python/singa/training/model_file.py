@@ -64,7 +64,7 @@ def write(
     names = None if class_names is None else [str(name) for name in class_names]
     if names is not None and (wrong := _miscounted(names, net)):
         raise ValueError(f"[save] {wrong}")
-    inputs = net._zeros("Model.save")
+    inputs = net._examples("Model.save")
     network, arrays = _parts(net, inputs)
     metadata = {
         "format": _FORMAT,

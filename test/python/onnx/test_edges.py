@@ -10,7 +10,9 @@ import pytest
 pytest.importorskip("onnx", reason="the package onnx is not installed")
 import singa.onnx
 from onnx_files import info, network, node
+from onnx_runtime import runtime_outputs
 from singa import autograd, tensor
+from singa.onnx.save import to_model
 
 _RANDOM = np.random.default_rng(0)
 
@@ -157,3 +159,24 @@ def test_a_window_in_another_type(dtype: str) -> None:
     wanted = np.sin(np.pi * np.arange(5) / 5) ** 2
     bound = {"bfloat16": 3e-2, "float16": 2e-3, "float64": 1e-6}[dtype]
     np.testing.assert_allclose(autograd.cast(y, "float32").numpy(), wanted, atol=bound)
+
+
+@pytest.mark.parametrize("kind", ["uint32", "uint64"])
+@pytest.mark.parametrize("use_graph", [False, True])
+def test_unsigned_inputs(kind: str, use_graph: bool) -> None:
+    """singa has no tensors of them: they come as arrays, or in tensors of int32 and int64, and the
+    file that singa writes has their type."""
+    nodes = [node("Cast", "x", "i", to=7), node("Gather", "w i", "y")]
+    w = _RANDOM.standard_normal((9, 2)).astype(np.float32)
+    model = network(nodes, [info("x", ["n"], kind)], [info("y", ["n", 2])], {"w": w})
+    net = singa.onnx.load(model)
+    net.compile([np.zeros(2, kind)], is_train=False, use_graph=use_graph)
+    for indices in ([3, 1], [8, 0], [2, 2]):
+        for x in (np.array(indices, kind), tensor.from_numpy(np.array(indices), dtype="int64")):
+            np.testing.assert_array_equal(net(x).numpy(), w[indices])
+    with pytest.raises(ValueError, match=f"input 'x' has type {kind}, got -1 to 2"):
+        net(np.array([-1, 2]))
+    proto = to_model(net, [np.array([1, 2], kind)])
+    (y,) = runtime_outputs(proto, [np.array([5], kind)])
+    np.testing.assert_array_equal(y, w[[5]])
+    np.testing.assert_array_equal(singa.onnx.load(proto)(np.array([5], kind)).numpy(), w[[5]])

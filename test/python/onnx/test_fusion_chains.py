@@ -138,7 +138,8 @@ def _attention(c: Chain, x: str) -> str:
     if c.random.random() < 0.4:
         scores = c.add("Where", f"{c.kept(mask)} {scores} {c.number(-np.inf)}")
     elif c.random.random() < 0.5:
-        scores = c.add("Add", c.swapped(scores, c.kept(np.where(mask, 0.5, -np.inf))))
+        added = c.kept(np.where(mask, 0.5, -np.inf).astype(c.kind))
+        scores = c.add("Add", c.swapped(scores, added))
     return c.add("MatMul", f"{c.add('Softmax', scores)} {c.earlier()}")
 
 

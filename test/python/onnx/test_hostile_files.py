@@ -51,6 +51,42 @@ def test_external_data_is_read(folder: Path) -> None:
         np.testing.assert_array_equal(net.get_params()["w"].numpy(), [0, 1, 2, 3])
 
 
+@pytest.mark.parametrize("where", ["a node", "a branch", "a branch's initializer", "a function"])
+def test_external_data_of_nodes(folder: Path, where: str) -> None:
+    """As onnx writes it with convert_attribute=True. It stays in the folder, too."""
+
+    def model(location: str) -> Path:
+        path = _external(folder, location)
+        made = onnx.load(path, load_external_data=False)
+        constant = helper.make_node("Constant", [], ["w"], value=made.graph.initializer.pop())
+        add = made.graph.node.pop()
+        if where == "a node":
+            made.graph.node.extend([constant, add])
+        elif where == "a function":
+            opset, mine = helper.make_opsetid("", 21), helper.make_opsetid("mine", 1)
+            function = helper.make_function("mine", "F", ["x"], ["y"], [constant, add], [opset])
+            made.functions.append(function)
+            made.opset_import.append(mine)
+            made.graph.node.append(helper.make_node("F", ["x"], ["y"], domain="mine"))
+        else:
+            outputs = [info("y", [4])]
+            inside = [constant.attribute[0].t] if "initializer" in where else []
+            nodes = [add] if inside else [constant, add]
+            branch = helper.make_graph(nodes, "inner", [], outputs, inside)
+            other = helper.make_graph([node("Neg", "x", "z")], "inner", [], [info("z", [4])])
+            made.graph.input.append(info("c", [], "bool"))
+            made.graph.node.append(node("If", "c", "y", then_branch=branch, else_branch=other))
+        path.write_bytes(made.SerializeToString())
+        return path
+
+    net = singa.onnx.load(model("data.bin"))
+    given = [tensor.from_numpy(np.ones(4, np.float32)), tensor.from_numpy(np.array(True))]
+    y = net(*given[: len(net.input_names)])
+    np.testing.assert_array_equal(y.numpy(), [1, 2, 3, 4])
+    with pytest.raises(InvalidModelError, match="must be a file inside the model's folder"):
+        singa.onnx.load(model("../secret.bin"))
+
+
 def test_a_relative_path_of_the_model(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder of "net.onnx" is the current one, not an empty name."""
     _external(folder, "data.bin")

@@ -14,7 +14,7 @@ import numpy as np
 from ... import autograd
 from ...tensor import Tensor
 from ..element_types import ALL, BOOL
-from ..errors import Refused
+from ..errors import InvalidModelError, Refused
 from ..graph import Graph, Node
 from ..values import axis_within
 from .movement import reshaped
@@ -24,17 +24,29 @@ from .registry import Compute, reads
 _MOST_ITERATIONS = 1 << 16
 
 
-def _graph(node: Node, attribute: str) -> Graph:
+def _graph(node: Node, attribute: str, inputs: int, outputs: int) -> Graph:
     graph = node.attributes.get(attribute)
     if not isinstance(graph, Graph):
         raise Refused(f"no graph in attribute {attribute!r}")
+    if (len(graph.inputs), len(graph.outputs)) != (inputs, outputs):
+        raise InvalidModelError(
+            f"[onnx.load] node {node.name!r} ({node.op}): {attribute} must have {inputs} inputs "
+            f"and {outputs} outputs, has {len(graph.inputs)} and {len(graph.outputs)}"
+        )
     return graph
+
+
+def branch(node: Node, condition: bool) -> Graph:
+    """The subgraph that an If runs. Raises InvalidModelError for one with inputs, and for another
+    number of outputs than that of the node."""
+    name = "then_branch" if condition else "else_branch"
+    return _graph(node, name, 0, len(node.outputs))
 
 
 @reads("If", 1, 11, 13, 16, 19, 21, 23, 24, 25, types=BOOL, host=(0,))
 def if_(node: Node) -> Compute:
     """One of two subgraphs."""
-    then, other = _graph(node, "then_branch"), _graph(node, "else_branch")
+    then, other = branch(node, True), branch(node, False)
 
     def compute(run: Any, condition: Any) -> tuple[Any, ...]:
         if condition.size != 1:
@@ -53,8 +65,8 @@ def if_(node: Node) -> Compute:
 )
 def loop(node: Node) -> Compute:
     """Repeats a subgraph a number of times, while a condition holds."""
-    body = _graph(node, "body")
-    carried = len(node.inputs) - 2
+    carried = max(0, len(node.inputs) - 2)
+    body = _graph(node, "body", 2 + carried, 1 + len(node.outputs))
 
     def compute(run: Any, count: Any = None, condition: Any = None, *values: Any) -> Any:
         limit = None if count is None else int(count.reshape(-1)[0])
@@ -92,7 +104,7 @@ def _stacked(run: Any, values: Sequence[Any], axis: int) -> Any:
 @reads("Scan", 9, 11, 16, 19, 21, 23, 24, 25, types=ALL)
 def scan(node: Node) -> Compute:
     """Runs a subgraph over slices of tensors."""
-    body = _graph(node, "body")
+    body = _graph(node, "body", len(node.inputs), len(node.outputs))
     scanned = node.attributes["num_scan_inputs"]
     carried = len(node.inputs) - scanned
     outputs = len(body.outputs) - carried

@@ -28,7 +28,6 @@ _OPERATORS: dict[str, dict[str, tuple[int, ...]]] = {
         "DeformConv": (19, 22),
         "MelWeightMatrix": (17,),
         "NonMaxSuppression": (10, 11),
-        "RegexFullMatch": (20,),
         "STFT": (17,),
         "StringConcat": (20,),
         "StringNormalizer": (10,),

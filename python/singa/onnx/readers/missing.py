@@ -10,6 +10,7 @@ _REASONS = {
         *("Multinomial", "Bernoulli"),
     ),
     "singa has no decoder of images here": ("ImageDecoder",),
+    "singa has no regular expressions of RE2: ONNX Runtime computes them": ("RegexFullMatch",),
 }
 
 #: What is missing, by operator.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import graph_proto
-from ..element_types import HELD, NUMBERS
+from ..element_types import HELD, NUMBERS, UNSIGNED
 from ..graph import ValueType
 from ..trace import GraphRun
 from .registry import writes
@@ -24,7 +24,7 @@ def graph_run(call: Call) -> None:
         kind = call.type_of_input(i)
         declared = graph.types.get(name, ValueType()).type
         # Batch norm had one type, and integers that singa does not have are in int32.
-        if declared in HELD or (declared not in (None, kind) and graph.opset < 15):
+        if declared in HELD | UNSIGNED or (declared not in (None, kind) and graph.opset < 15):
             outer, kind = call.cast(outer, kind, declared), declared
         inputs[name], known[name] = ValueType(kind, call.in_shapes(i)[0]), outer
     model = graph_proto.converted(graph_proto.model_of(graph, inputs, wanted), call.opset)

@@ -47,9 +47,7 @@ class OnnxModels(_File):
 
     def seeds(self) -> list[bytes]:
         sys.path.append(str(_SUPPORT))
-        classical = sorted((_SUPPORT.parent / "onnx" / "classical").glob("*.onnx"))
-        models = [model.SerializeToString() for model in _seeds()]
-        return models + [path.read_bytes() for path in classical]
+        return [model.SerializeToString() for model in _seeds()]
 
     def read(self) -> str:
         before = _status("VmRSS")

@@ -102,16 +102,14 @@ def is_quantized(model: ModelProto) -> bool:
 
 
 def compared(name: str, y: Any, wanted: Any, step: int = 0) -> Comparison:
-    """The comparison of an output of singa, a Tensor, array, dict or a list of them, with ONNX
-    Runtime's. Integers may differ by `step`."""
+    """The comparison of an output of singa, a Tensor, array or a list of them, with ONNX Runtime's.
+    Integers may differ by `step`."""
     if isinstance(y, list):
         if len(y) != len(wanted):
             problem = f"{len(y)} elements, ONNX Runtime has {len(wanted)}"
             return Comparison(name, math.inf, problem)
         parts = [compared(name, *pair, step) for pair in zip(y, wanted, strict=True)]
         return max(parts, key=lambda part: part.difference, default=Comparison(name, 0.0))
-    if isinstance(y, dict):
-        y, wanted = (np.array([each[key] for key in y]) for each in (y, wanted))
     if tuple(y.shape) != tuple(wanted.shape):
         problem = f"shape {tuple(y.shape)}, ONNX Runtime has {tuple(wanted.shape)}"
         return Comparison(name, math.inf, problem)

@@ -1,8 +1,7 @@
 """Readers of operators that onnx's reference evaluator computes, and the choice of a reader.
 
-They are operators that no network repeats often and that have no gradient: choices among boxes,
-texts, and those of classical models, ai.onnx.ml. So are all others for element types of which singa
-has no tensors.
+They are operators that no network repeats often and that have no gradient: choices among boxes, and
+texts. So are all others for element types of which singa has no tensors.
 """
 
 from __future__ import annotations
@@ -16,46 +15,28 @@ from ..element_types import FLOATS, HELD, NAMES, NUMBERS, is_singas, name_of, nu
 from ..errors import Refused
 from ..evaluator import evaluator
 from ..graph import Node, subgraphs
-from .classical import ML, OF_NUMBERS, check
 from .missing import MISSING
 from .registry import Compute, Reader, find, reads, versions_of
 
-_OPERATORS: dict[str, dict[str, tuple[int, ...]]] = {
-    "": {
-        "BitCast": (26,),
-        "BitShift": (11, 28),
-        **dict.fromkeys(("BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor"), (18,)),
-        "DeformConv": (19, 22),
-        "MelWeightMatrix": (17,),
-        "NonMaxSuppression": (10, 11),
-        "STFT": (17,),
-        "StringConcat": (20,),
-        "StringNormalizer": (10,),
-        "StringSplit": (20,),
-        "TensorScatter": (24,),
-        "TfIdfVectorizer": (9,),
-        "Unique": (11, 28),
-    },
-    ML: {
-        "LabelEncoder": (2, 4),
-        "TreeEnsemble": (5,),
-        **dict.fromkeys(("TreeEnsembleClassifier", "TreeEnsembleRegressor"), (1, 3, 5)),
-        **dict.fromkeys(
-            (
-                *("ArrayFeatureExtractor", "Binarizer", "FeatureVectorizer", "Imputer"),
-                *("LinearClassifier", "LinearRegressor", "Normalizer", "OneHotEncoder"),
-                *("SVMClassifier", "SVMRegressor", "Scaler"),
-            ),
-            (1,),
-        ),
-    },
+_OPERATORS: dict[str, tuple[int, ...]] = {
+    "BitCast": (26,),
+    "BitShift": (11, 28),
+    **dict.fromkeys(("BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor"), (18,)),
+    "DeformConv": (19, 22),
+    "MelWeightMatrix": (17,),
+    "NonMaxSuppression": (10, 11),
+    "STFT": (17,),
+    "StringConcat": (20,),
+    "StringNormalizer": (10,),
+    "StringSplit": (20,),
+    "TensorScatter": (24,),
+    "TfIdfVectorizer": (9,),
+    "Unique": (11, 28),
 }
 
 
 def _evaluated(node: Node) -> Compute:
     try:
-        if node.domain == ML:
-            check(node)
         compute = evaluator(node)
     except Refused:
         raise
@@ -72,8 +53,6 @@ def _evaluated(node: Node) -> Compute:
         )
         if node.op == "NonMaxSuppression":
             _check_boxes(node, *values)
-        elif node.op in OF_NUMBERS:
-            values = tuple(x.astype(np.float32) if x.dtype.kind in "iu" else x for x in values)
         pairs = zip(compute(values), node.output_types, strict=False)
         return tuple(_converted(y, declared.type) for y, declared in pairs)
 
@@ -106,29 +85,15 @@ def _check_boxes(node: Node, boxes: Any, scores: Any, *limits: Any) -> None:
         raise ValueError(f"{what}: iou_threshold {limits[1].item()} is outside [0, 1]")
 
 
-for _domain, _operators in _OPERATORS.items():
-    for _op, _versions in _operators.items():
-        reads(
-            _op,
-            *_versions,
-            domain=_domain,
-            types=NAMES.values(),
-            gradient=False,
-            evaluated=True,
-            sequences=True,
-        )(_evaluated)
-
-
-@reads("ZipMap", 1, domain=ML, types=NAMES.values(), gradient=False, evaluated=True)
-def zip_map(node: Node) -> Compute:
-    """The rows of a matrix as a list of dicts by label, as ONNX Runtime gives them."""
-    labels = node.attributes.get("classlabels_int64s") or node.attributes["classlabels_strings"]
-
-    def compute(run: Any, x: Any) -> tuple[list[dict[Any, float]]]:
-        rows = x.reshape(-1, len(labels)).tolist()
-        return ([dict(zip(labels, row, strict=True)) for row in rows],)
-
-    return compute
+for _op, _versions in _OPERATORS.items():
+    reads(
+        _op,
+        *_versions,
+        types=NAMES.values(),
+        gradient=False,
+        evaluated=True,
+        sequences=True,
+    )(_evaluated)
 
 
 # The choice of a reader.
@@ -155,7 +120,7 @@ def choose(node: Node) -> Reader:
         return reader
     kinds = {value.kind for value in node.input_types if value.kind != "tensor"}
     computable = reader.sequences if kinds == {"sequence"} else not kinds
-    computable = computable and node.domain in ("", ML)
+    computable = computable and not node.domain
     if reader.evaluated or not computable or any(True for _ in subgraphs(node)):
         raise Refused(reason)
     return Reader(
@@ -171,7 +136,9 @@ def choose(node: Node) -> Reader:
 
 
 def _why_no_reader(node: Node) -> str:
-    if node.domain not in ("", ML, "com.microsoft"):
+    if node.domain == "ai.onnx.ml":
+        return "singa has no classical models: ONNX Runtime computes them"
+    if node.domain not in ("", "com.microsoft"):
         return f"singa has no operators of domain {node.domain!r}"
     there = versions_of(node.domain, node.op)
     if there:

@@ -134,17 +134,18 @@ def _bind_input(writer: Writer, ts: Sequence[Tensor], name: str, labels: Mapping
 
 def _declared(trace: Trace) -> list[ValueType | None]:
     """What imported graphs say of the inputs, where they read nothing else; else None."""
-    found: list[ValueType | None] = [None] * len(trace.inputs)
-    if trace.reads or not all(isinstance(a.op, GraphRun) for a in trace.applications):
-        return found
-    for i, x in enumerate(trace.inputs):
+    runs = [(a.op, a.inputs) for a in trace.applications if isinstance(a.op, GraphRun)]
+    if trace.reads or len(runs) < len(trace.applications):
+        return [None] * len(trace.inputs)
+    found: list[ValueType | None] = []
+    for x in trace.inputs:
         types = {
-            a.op.graph.types.get(name, ValueType())
-            for a in trace.applications
-            for name, given in zip(a.op.arguments, a.inputs, strict=True)
+            op.graph.types.get(name, ValueType())
+            for op, inputs in runs
+            for name, given in zip(op.arguments, inputs, strict=True)
             if given is x
         }
-        found[i] = types.pop() if len(types) == 1 else None
+        found.append(types.pop() if len(types) == 1 else None)
     return found
 
 

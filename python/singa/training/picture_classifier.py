@@ -138,7 +138,9 @@ def _channels_of(net: Model) -> int:
     if not net._inputs:
         return 3
     like = net._inputs[0]
-    shape = like[0] if len(net._inputs) == 1 and isinstance(like, tuple) else ()
+    shape: tuple[int, ...] = ()
+    if len(net._inputs) == 1 and isinstance(like, tuple):
+        shape = like[0]
     if len(shape) != 4:
         raise ValueError(
             "[PictureClassifier] the network's input is no batch of images (N, C, H, W)"

@@ -20,7 +20,9 @@ from singa import autograd, layer, model, opt, plan_cache, tensor
 from singa import singa_wrap as wrap
 
 LIBRARY = Path(singa.__file__).parents[2] / "lib" / "libsinga_wrong_kernels.so"
-ALWAYS, WHERE_OPAQUE, NEVER, LAST_CORNER, WHERE_LARGE, NOTHING = range(6)  # test/wrong_kernels/wrong_kernel.h
+ALWAYS, WHERE_OPAQUE, NEVER, LAST_CORNER, WHERE_LARGE, NOTHING = range(
+    6
+)  # test/wrong_kernels/wrong_kernel.h
 
 
 def add_wrong_kernels(spec: str = "", wrong: int = ALWAYS) -> int:

@@ -179,12 +179,14 @@ class Model(layer.Layer, metaclass=ModelMeta):
         inputs      arguments of `forward`: tensors, or lists of tensors. NumPy arrays become
                     tensors, as in calls. `summary`, `plot`, `explain` and files run the network on
                     these values again, but on zeros for inputs of more than 65,536 elements.
+                    Parameters that exist keep their type; others take the first float type that
+                    their layer gets
         is_train    mode of the following calls: training, or inference
         use_graph   record steps and replay them; see `graph`
         sequential  accepted for SINGA's scripts; recorded steps always run in order
         dtype       "float32" (the default), "bfloat16" or "float16". With a 16-bit type every call
-                    runs under `autograd.autocast`: convolutions and matrix products compute in
-                    16 bits; parameters, statistics and losses stay float32.
+                    runs under `autograd.autocast`: convolutions, products and recurrent networks
+                    compute in 16 bits; parameters, statistics and losses stay float32.
         recompute   recorded training steps do not keep the outputs of batch norm with ReLU, but
                     compute them again in backward. This saves memory, costs a few percent of time,
                     and gives the same bits.
@@ -193,7 +195,8 @@ class Model(layer.Layer, metaclass=ModelMeta):
                     convolution computes the statistics of the batch norm after it where cuDNN
                     supports that, with different rounding.
 
-        Raises TypeError if `inputs` are not tensors, ValueError for another dtype.
+        Raises TypeError if `inputs` are not tensors or do not have the type of parameters that
+        exist, ValueError for another dtype.
 
         >>> net = models.Sequential(layer.Linear(2))
         >>> net.compile([tensor.zeros((1, 4))], is_train=False)

@@ -183,6 +183,7 @@ class PReLU(Layer):
     """
 
     fixed_settings = ("num_parameters",)
+    input_types = "own"
     weight: Tensor
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25) -> None:

@@ -143,6 +143,7 @@ class MultiHeadAttention(Layer):
     fixed_settings = (
         *("embed_dim", "num_heads", "num_kv_heads", "head_dim", "bias", "kdim", "vdim"),
     )
+    input_types = "own"
     in_proj_weight: Tensor | None
     q_proj_weight: Tensor | None
     k_proj_weight: Tensor | None

@@ -19,6 +19,7 @@ from ..tape.assignment import checked, write_all
 from ..tape.autocast import master_dtype
 from ..tensor import Tensor
 from .hooks import Hookable
+from .types import Typed
 
 if TYPE_CHECKING:
     from ..files.fit import Mismatch
@@ -140,7 +141,7 @@ class LayerMeta(type):
         return super().__new__(mcs, name, bases, attributes)
 
 
-class Layer(Hookable, metaclass=LayerMeta):
+class Layer(Hookable, Typed, metaclass=LayerMeta):
     """A function of tensors with parameters, sublayers, or both.
 
     A subclass implements `forward`, and also `initialize` if it has parameters of its own.
@@ -153,6 +154,10 @@ class Layer(Hookable, metaclass=LayerMeta):
     "heads.left.W" of an entry. A parameter that has several paths, such as a shared weight, is
     listed once by `get_params`, under the first, and under each by `get_states`. `name` of a layer
     and of a tensor, which messages and reports show, is its path in the layer that took it last.
+
+    Parameters keep the type that they were given. singa's layers create theirs in the float type of
+    the first input, and raise TypeError for inputs of another float type. `autocast` and `to_type`
+    are the ways to compute in another one. Norms create float32 ones and take 16-bit inputs, too.
 
     >>> class Scale(layer.Layer):
     ...     def initialize(self, x):
@@ -185,15 +190,13 @@ class Layer(Hookable, metaclass=LayerMeta):
     _partless: ClassVar[frozenset[str]] = frozenset(["_layers", "_fits"])
     #: Whether observers see parts of the layer that are not layers, such as nodes of a graph.
     has_parts: ClassVar[bool] = False
-    #: Whether parameters are converted to the float type of the input.
-    follows_dtype: ClassVar[bool] = True
 
     name: str | None
     _initialized: bool
     _inside: bool  # whether another layer has it
     _layers: dict[str, Layer]  # those that are attributes
     _registered: int  # number of layers that register_layers() has added
-    #: (kind of input, tensors, their data) for which `_follow` has nothing to convert.
+    #: (kind of input, tensors, their data) for which `_follow` has nothing to do.
     _fits: tuple[Any, list[Tensor], list[Any]] | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -217,7 +220,7 @@ class Layer(Hookable, metaclass=LayerMeta):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
             if self._fits is not _NO_TENSORS:
-                self._follow(args)
+                self._follow(args or kwargs.values())
             if observers:
                 return self._observed(*args, **kwargs)
             return self.forward(*args, **kwargs)
@@ -461,13 +464,7 @@ class Layer(Hookable, metaclass=LayerMeta):
         fill(param)
         setattr(self, attribute, param)
 
-    # Types and devices.
-
-    def dtype_check(self, *inputs: Tensor) -> None:
-        """Converts all tensors, in place, to the type of the first."""
-        for other in inputs[1:]:
-            if other.dtype != inputs[0].dtype:
-                other.to_type(inputs[0].dtype)
+    # Types (types.py) and devices.
 
     def device_check(self, *inputs: Tensor) -> None:
         """Moves all tensors, in place, to the device of the first."""
@@ -476,8 +473,14 @@ class Layer(Hookable, metaclass=LayerMeta):
             if other.device.id() != device.id():
                 other.to_device(device)
 
-    def _follow(self, inputs: tuple[Any, ...]) -> None:
-        """Converts the tensors of this layer to the type and device of the first input."""
+    def _own_tensors(self) -> list[Tensor]:
+        return [value for _, value in (*self._own_params(), *self._own_states())]
+
+    def _creates_parameters(self) -> bool:
+        return not self._initialized and type(self).initialize is not Layer.initialize
+
+    def _follow(self, inputs: Iterable[Any]) -> None:
+        """Checks the type of the first input, and moves the tensors of this layer to its device."""
         x = _first_tensor(inputs)
         if x is None:
             return
@@ -487,13 +490,9 @@ class Layer(Hookable, metaclass=LayerMeta):
             fitting, tensors, raws = self._fits
             if kind == fitting and [t.data for t in tensors] == raws:
                 return
-        own = [value for _, value in (*self._own_params(), *self._own_states())]
+        own = self._own_tensors()
         here = {id(value) for value in self.__dict__.values() if isinstance(value, Tensor)}
-        if self.follows_dtype and x.dtype in _FLOATS:
-            # Under autocast, matrix products convert their operands and parameters stay float32.
-            types = (x.dtype, tensor.float32, target)
-            fit = types if target is not None and x.dtype in types[1:] else types[:1]
-            self.dtype_check(x, *[mine for mine in own if mine.dtype not in fit])
+        self._check_type(x, own)
         self.device_check(x, *own)
         if not here.issuperset(map(id, own)):  # in containers, which change without notice
             self.__dict__["_fits"] = None

@@ -20,6 +20,7 @@ class _Cell(Layer):
 
     gates: ClassVar[int] = 1
     fixed_settings = ("input_size", "hidden_size", "bias")
+    input_types = "own"
     weight_ih: Tensor
     weight_hh: Tensor
     bias_ih: Tensor | None

@@ -22,6 +22,7 @@ class _Filters(Window):
     bias b (nb_kernels)."""
 
     fixed_settings = ("in_channels", "nb_kernels", "kernel_size", "group", "bias")
+    input_types = "own"
     W: Tensor
     b: Tensor | None
     in_channels: int | None

@@ -41,6 +41,7 @@ class Linear(Layer):
     """
 
     fixed_settings = ("in_features", "out_features", "bias")
+    input_types = "own"
     W: Tensor
     b: Tensor | None
 
@@ -108,6 +109,7 @@ class Gemm(Layer):
     """
 
     fixed_settings = ("in_features", "nb_kernels", "transA", "transB", "bias", "bias_shape")
+    input_types = "own"
     W: Tensor
     b: Tensor | None
 
@@ -164,7 +166,6 @@ class Embedding(Layer):
 
     fixed_settings = ("input_dim", "output_dim")
     W: Tensor
-    follows_dtype = False
 
     def __init__(
         self,

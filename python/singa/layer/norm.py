@@ -31,8 +31,12 @@ class BatchNorm2d(Layer):
     `bn(x, add=z, relu=True)` computes `relu(bn(x) + z)` in one operation, and
     `bn(x, activation="silu")` `silu(bn(x))`; see `autograd.batchnorm_2d`.
 
+    Parameters and statistics are float32 (float64 for float64 inputs), and so are the sums; x may
+    also have 16 bits, and y has the type of x.
+
     SINGA's older form `BatchNorm2d(channels[, momentum])` works, too. Raises ValueError for values
-    outside their range, and if the input does not have the expected number of channels.
+    outside their range, and if the input does not have the expected number of channels; TypeError
+    for an input of float64 if the parameters are float32, and the other way round.
 
     >>> norm = layer.BatchNorm2d(momentum=0.1)
     >>> autograd.training = True
@@ -51,7 +55,7 @@ class BatchNorm2d(Layer):
     bias: Tensor
     running_mean: Tensor
     running_var: Tensor
-    follows_dtype = False  # parameters stay float32 for 16-bit inputs
+    input_types = "narrow"
     _apply: ClassVar[Callable[..., Tensor]] = staticmethod(autograd.batchnorm_2d)
 
     def __init__(
@@ -206,9 +210,10 @@ SyncBatchNorm2d = SyncBatchNorm
 
 
 class _Norm(Layer):
-    """Normalisation by statistics of each sample, with a weight and, if wanted, a bias."""
+    """Normalisation by statistics of each sample, with a weight and, if wanted, a bias. Both are
+    float32 (float64 for float64 inputs), and so are the sums; x may also have 16 bits."""
 
-    follows_dtype = False  # 16-bit floats are normalised by numbers of 32 bits
+    input_types = "narrow"
     fixed_settings = ("shape", "affine", "has_bias")
     weight: Tensor
     bias: Tensor | None
@@ -238,7 +243,8 @@ class LayerNorm(_Norm):
     """(x - mean) / sqrt(var + eps) · weight + bias over the last axes. Ba, Kiros & Hinton 2016.
 
     normalized_shape: lengths of these axes, or of the last one. Names and defaults are those of
-    torch.nn.LayerNorm. Raises ValueError where x ends in other lengths.
+    torch.nn.LayerNorm. Weights and sums are float32 for 16-bit x, too. Raises ValueError where x
+    ends in other lengths.
 
     >>> layer.LayerNorm(3)(tensor.Tensor(data=[[1.0, 2.0, 3.0]]))
     Tensor([[-1.2247,  0.    ,  1.2247]], dtype=float32)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from .. import autograd, singa_wrap
+from ..ops.conversion import autocast_operands
 from ..raw.check import fraction, integer
 from ..tape.grad_mode import training
 from ..tape.tensor import wrap
@@ -23,6 +24,7 @@ class _Recurrent(Layer):
     """Common arguments of recurrent layers, and their checks."""
 
     fixed_settings = ("input_size", "hidden_size", "num_layers", "bias", "bidirectional")
+    input_types = "own"
     handle_settings: ClassVar[tuple[str, ...]] = ("batch_first", "dropout")
 
     def __init__(
@@ -492,6 +494,7 @@ class GRU(_Sequences):
         return (autograd.transpose(y, (1, 0, 2)) if self.batch_first else y), h
 
     def _step_by_step(self, x: Tensor, hx: Tensor) -> tuple[Tensor, Tensor]:
+        x, hx, W = autocast_operands(x, hx, self.W)
         last = []
         for layer in range(self.num_layers):
             if layer and self.dropout and training():
@@ -499,19 +502,20 @@ class GRU(_Sequences):
             outputs = []
             for direction in range(self.directions):
                 h = _entry(hx, layer * self.directions + direction)
-                states = self._states(x, h, f"_l{layer}{'_reverse' * direction}", direction == 1)
+                end = f"_l{layer}{'_reverse' * direction}"
+                states = self._states(x, h, W, end, direction == 1)
                 last.append(states[0 if direction else -1])
                 outputs.append(_stacked(states))
             x = outputs[0] if len(outputs) == 1 else autograd.cat(outputs, 2)
         return x, _stacked(last)
 
-    def _states(self, x: Tensor, h: Tensor, end: str, backwards: bool) -> list[Tensor]:
+    def _states(self, x: Tensor, h: Tensor, W: Tensor, end: str, backwards: bool) -> list[Tensor]:
         """The states (batch, hidden_size) of all steps of one layer in one direction."""
         places, size = self.weight_places(), self.hidden_size
 
         def weight(name: str) -> Tensor:
             at, shape = places[f"{name}{end}"]
-            return autograd.reshape(_part(self.W, 0, at, at + math.prod(shape)), shape)
+            return autograd.reshape(_part(W, 0, at, at + math.prod(shape)), shape)
 
         def linear(value: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
             y = autograd.matmul(value, autograd.transpose(matrix, (1, 0)))

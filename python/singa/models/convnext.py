@@ -21,6 +21,7 @@ class ConvNeXtBlock(layer.Layer):
     """7x7 depthwise convolution, layer norm, and at each pixel a linear layer to 4 · width
     features, GELU and a linear layer back; a learned scale of each channel, and a shortcut."""
 
+    input_types = "own"
     layer_scale: Tensor
 
     def __init__(self, width: int, drop_path: float) -> None:

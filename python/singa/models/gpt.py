@@ -30,6 +30,7 @@ class PositionEmbedding(layer.Layer):
     """Adds a learned vector for each position to x (N, L, width), whose positions begin at `first`
     and are less than `length`."""
 
+    input_types = "own"
     weight: Tensor
 
     def __init__(self, length: int) -> None:

@@ -26,6 +26,7 @@ class WindowAttention(layer.Layer):
     Images are padded with zeros to whole windows. An axis of a single window is not shifted.
     """
 
+    input_types = "own"
     relative_position_bias_table: Tensor
 
     def __init__(self, width: int, heads: int, window: int, shift: int) -> None:

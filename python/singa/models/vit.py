@@ -45,6 +45,7 @@ class VisionTransformer(Classifier):
     The first call determines the size of the images, because each position has parameters.
     """
 
+    input_types = "own"
     cls_token: Tensor
     pos_embed: Tensor
 

@@ -14,6 +14,7 @@ from .. import autograd, initializer, model
 from ..device import get_default_device
 from ..dtypes import DType, is_float
 from ..raw import compat_mode
+from ..tape import autocast
 from ..tape.grad_mode import training
 from ..tape.step_recording import is_recording_step
 from ..tensor import Tensor
@@ -88,7 +89,8 @@ class ImportedModel(model.Model):
     returns the output, or a tuple of several. `train_one_batch(x, y)` trains on `loss(output, y)`,
     which is softmax cross-entropy unless `loss` is replaced; a subclass may define its own.
     `train()` and `eval()` decide whether dropout drops and batch norm uses statistics of the batch,
-    whatever the file says.
+    whatever the file says. Inputs must have the types that the file declares. Under `autocast` a
+    float32 network also takes the 16-bit outputs of other layers; it converts them to float32.
 
     graph   what `read_graph` returned
     device  where the parameters lie (default: the default device)
@@ -108,7 +110,7 @@ class ImportedModel(model.Model):
     transient: ClassVar[tuple[str, ...]] = (*model.Model.transient, "_network")
     has_parts = True
     not_settings: ClassVar[tuple[str, ...]] = ("_network", "_graph", "_keys", "notes")
-    follows_dtype = False
+    input_types = "fixed"
     _network: Network | None
 
     def __init__(self, graph: Graph, device: Any = None) -> None:
@@ -317,7 +319,8 @@ def _checked_input(name: str, x: Any, declared: ValueType) -> Any:
         return x
     if on_host:
         raise TypeError(f"[onnx] input {name!r} is an array of {declared.type}, got {given}")
-    if not compat_mode.enabled and (is_float(x.dtype) or declared.type in FLOATS):
+    lowered = declared.type in FLOATS and DType[declared.type] in autocast.go_together(x.dtype)
+    if not (compat_mode.enabled or lowered) and (is_float(x.dtype) or declared.type in FLOATS):
         raise TypeError(f"[onnx] input {name!r} has type {declared.type}, got {x.dtype}")
     return autograd.cast(x, DType[declared.type])  # usually an integer of another width
 

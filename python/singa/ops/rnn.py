@@ -9,6 +9,7 @@ from ..device import create_cpu_device
 from ..tape.step_recording import is_recording_step
 from ..tape.tensor import Tensor, as_raw
 from .base import BuiltinOperator, indices_of
+from .conversion import autocast_operands
 
 if TYPE_CHECKING:
     from ..tape.operator import Raw
@@ -25,6 +26,7 @@ class RNN(BuiltinOperator):
     y has shape (steps, batch, directions · hidden). hy and cy are the final states; only LSTMs have
     cy. Steps beyond the length of a sequence give zeros and do not change its state. Lengths that
     are on the CPU stay there if x is on a GPU, so that the CPU does not have to wait for them.
+    Under `autocast` it computes in 16 bits.
     """
 
     def __init__(self, handle: _c.RnnHandle, seq_lengths: Any = None) -> None:
@@ -32,6 +34,9 @@ class RNN(BuiltinOperator):
         self.handle = handle
         self.seq_lengths = seq_lengths
         self._lstm = handle.mode == _c.RnnMode_kLstm
+
+    def __call__(self, *xs: Tensor) -> tuple[Tensor, ...]:
+        return super().__call__(*autocast_operands(*xs))
 
     def forward(self, x: Raw, hx: Raw, cx: Raw, W: Raw) -> tuple[Raw, ...]:
         lengths = None

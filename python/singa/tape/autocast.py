@@ -22,8 +22,9 @@ def dtype() -> Any:
 
 
 class autocast(contextlib.ContextDecorator):  # noqa: N801 (the field's spelling)
-    """Context or decorator of the calling thread: convolutions, transposed convolutions and matrix
-    products convert float32 operands to `dtype` first, so that what follows them is of that type.
+    """Context or decorator of the calling thread: convolutions, transposed convolutions, matrix
+    products, attention and recurrent networks convert float32 operands to `dtype` first, so that
+    what follows them is of that type.
 
     Parameters, their gradients, the optimizer's state, batch statistics and losses stay float32: a
     parameter is converted at each use, and its gradient back. Other operations take what comes.
@@ -64,6 +65,13 @@ class autocast(contextlib.ContextDecorator):  # noqa: N801 (the field's spelling
 
     def _recreate_cm(self) -> autocast:
         return type(self)(*self._arguments)  # each call may be in another thread
+
+
+def go_together(dtype: Any) -> tuple[Any, ...]:
+    """The types that products take beside an operand of type `dtype`: its own, and under autocast
+    the two that it computes with."""
+    pair = float32, _state.dtype
+    return pair if _state.dtype is not None and dtype in pair else (dtype,)
 
 
 def master_dtype(dtype: Any) -> Any:

@@ -168,7 +168,7 @@ def test_tensors_in_containers():
     np.testing.assert_array_equal(net.seen[0].numpy(), np.full(5, 2.0))
 
 
-def test_tensors_in_containers_follow_the_type_of_the_input():
+def test_tensors_in_containers_keep_their_type_and_follow_the_device():
     """Also those that are appended, or replaced, later."""
 
     class Product(layer.Layer):
@@ -182,12 +182,14 @@ def test_tensors_in_containers_follow_the_type_of_the_input():
                 x = autograd.matmul(x, w)
             return x
 
-    product, x = Product(), data()[0].as_type(tensor.float64)
-    assert product(x).dtype == product.weights[0].dtype == tensor.float64
+    place = singa.device.create_cpu_device(separate=True)
+    product, x = Product(), data()[0].as_type(tensor.float64).to_device(place)
     product.weights.append(parameter(5, 2))
-    assert product(x).dtype == product.weights[1].dtype == tensor.float64
+    assert product(x).dtype == tensor.float64  # promoted
     product.weights[1] = parameter(5, 2)
-    assert product(x).dtype == product.weights[1].dtype == tensor.float64
+    product(x)
+    assert [w.dtype for w in product.weights] == [tensor.float32] * 2
+    assert [w.device.id() for w in product.weights] == [place.id()] * 2
 
 
 @pytest.mark.parametrize("graph", [False, True])

@@ -114,6 +114,15 @@ LINEAR.set_params({"Q": np.ones((9, 9))})
     -> ValueError: [set_params] Linear missing: W, b unexpected: Q
 LINEAR.set_params({"W": np.ones((3, 4))}) -> ValueError: [set_params] Linear missing: b
 LINEAR.set_params({"W": np.ones((9, 9))}, strict=False) -> ValueError: [set_params] W (9, 9) (3, 4)
+LINEAR(make(2, 3).as_type("float16"))
+    -> TypeError: [Linear] float16 float32 as_type to_type autocast
+LINEAR(make(2, 3).as_type("float64"))
+    -> TypeError: [Linear] float64 float32 as_type to_type autocast
+LINEAR.dtype_check(make(2, 3).as_type("bfloat16"), LINEAR.W)
+    -> TypeError: [Linear] bfloat16 float32 as_type to_type autocast
+LINEAR.to_type("int32") -> TypeError: [to_type] int32
+LINEAR.to_type("complex64") -> TypeError: [dtype] complex64
+layer.Linear(4).to_type("float64") -> ValueError: [to_type] Linear float64
 LINEAR.freeze("fc.*") -> ValueError: [freeze] Linear fc.*
 LINEAR.freeze(["W", "c"]) -> ValueError: [freeze] Linear 'c'
 LINEAR.freeze(5) -> TypeError: [freeze] pattern 5

@@ -32,13 +32,14 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import IO, TYPE_CHECKING, Any, ClassVar
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import autograd, layer, tensor
 from . import singa_wrap as _c
+from .dtypes import is_float
 from .graph.memory_plan import MemoryPlan, memory_plan
 from .graph.step_graphs import Rewriting, StepGraphs
 from .layer.head import replace_head
@@ -217,6 +218,18 @@ class Model(layer.Layer, metaclass=ModelMeta):
             layer.Layer.__call__(self, *inputs)
         self.graph(use_graph, sequential)
         self.train(is_train)
+
+    def to_type(self, dtype: Any) -> Self:
+        """As Layer.to_type. `summary`, `plot` and `save` then expect float inputs of this type.
+
+        >>> net = models.Sequential(layer.Linear(2))
+        >>> net.compile([tensor.zeros((1, 4))], is_train=False)
+        >>> net.to_type("float64")(tensor.zeros((1, 4), dtype="float64")).dtype
+        singa.float64
+        """
+        super().to_type(dtype)
+        self._inputs = _with_type(self._inputs, tensor.as_dtype(dtype))
+        return self
 
     def train_one_batch(self, *input: Any, **kwargs: Any) -> Any:
         """One training step, which returns (outputs, loss). Subclasses may implement it.
@@ -895,6 +908,14 @@ def _like(x: Any) -> _Like:
         raise TypeError(f"[compile] expected tensors, got {type(x).__name__}")
     elements = () if x.size() > _MOST_KEPT else (x.numpy().copy(),)
     return tuple(x.shape), x.dtype, *elements
+
+
+def _with_type(like: Any, dtype: Any) -> Any:
+    """The inputs, in which floats have this type."""
+    if isinstance(like, list):
+        return [_with_type(item, dtype) for item in like]
+    shape, its_type, *elements = like
+    return (shape, dtype if is_float(its_type) else its_type, *elements)
 
 
 def _example(like: _Like, device: Any) -> Any:

@@ -404,6 +404,18 @@ def test_to_type_converts_what_exists() -> None:
     assert layer.ReLU().to_type("float64") is not None
 
 
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
+def test_a_converted_network_is_summarised_and_saved(dtype: str) -> None:
+    net = _classifier(False).to_type(dtype)
+    net.eval()
+    assert net.summary().params == sum(p.size() for p in net.get_params().values())
+    net.save("net.singa")
+    loaded = singa.load("net.singa")
+    _assert_same(_weights(loaded), _weights(net))
+    x = _input((4, 5), dtype)
+    np.testing.assert_array_equal(loaded(x).numpy(), net(x).numpy())
+
+
 # --- SINGA's behaviour
 
 

@@ -73,6 +73,8 @@ class Average:
             if average is None:
                 average = weight.deepcopy()
             else:
+                if average.dtype != weight.dtype:  # `to_type` has converted the weight
+                    average.to_type(weight.dtype)
                 share = self._share()
                 singa_wrap.ScaleAll([average.data], share)
                 singa_wrap.Axpy(1.0 - share, weight.data, average.data)

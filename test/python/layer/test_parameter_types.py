@@ -366,6 +366,20 @@ def test_an_optimizer_of_the_old_type_is_refused(graph: bool) -> None:
         net(x.as_type("float64"), y)
 
 
+def test_averages_follow_a_conversion() -> None:
+    net = _classifier(False)
+    average = opt.EMA(net, 0.5)
+    average.update()
+    net.to_type("float64")
+    before = {name: t.numpy() for name, t in net.get_params().items()}
+    for t in net.get_params().values():
+        t += 1e-9  # float32 would lose it
+    average.update()
+    for name, t in average.get_states()["averages"].items():
+        assert t.dtype == tensor.float64
+        np.testing.assert_allclose(t.numpy() - before[name], 5e-10, rtol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_norms_keep_32_bits(dtype: str) -> None:
     net = models.Sequential(layer.Conv2d(4, 1, bias=False), layer.BatchNorm2d())

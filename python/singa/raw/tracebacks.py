@@ -31,7 +31,8 @@ def install() -> None:
         if trace is not error.__traceback__:
             before(kind, error, trace)
             return
-        with folded(error):
+        with folded(error) as hidden:
+            _say(hidden)
             before(kind, error, error.__traceback__)
 
     sys.excepthook = excepthook
@@ -45,23 +46,31 @@ def _install_in_notebook() -> None:
         return
 
     def show(shell: Any, kind: Any, error: Any, trace: Any, tb_offset: Any = None) -> None:
-        with folded(error):
+        with folded(error) as hidden:
+            _say(hidden)
             shell.showtraceback((kind, error, error.__traceback__), tb_offset=tb_offset)
         sys.last_traceback = trace  # for %debug
 
     shell.set_custom_exc((Exception,), show)
 
 
+def _say(hidden: int) -> None:
+    """Says how many frames a traceback lacks, before it: tools read the exception in its last
+    lines."""
+    if hidden and sys.stderr is not None:
+        frames = f"{hidden} frame{'s' if hidden > 1 else ''}"
+        print(f"{frames} of singa left out: SINGA_FULL_TRACEBACK=1 shows them", file=sys.stderr)
+
+
 @contextmanager
-def folded(error: BaseException) -> Iterator[None]:
+def folded(error: BaseException) -> Iterator[int]:
     """Context manager: the traceback of the error, and those of the errors that it chains, have no
-    frames of singa, and a note says how many there were. Where there are no others, as in a command
-    of singa, all remain."""
+    frames of singa. It gives the number of frames that are hidden. Where there are no others, as in
+    a command of singa, all remain."""
     if "singa.__main__" in sys.modules or not any(map(_is_users, _entries(error.__traceback__))):
-        yield
+        yield 0
         return
     whole = [(each, each.__traceback__) for each in _chained(error)]
-    noted = list(getattr(error, "__notes__", ()))
     hidden = 0
     try:
         for each, trace in whole:
@@ -69,15 +78,10 @@ def folded(error: BaseException) -> Iterator[None]:
             shown = [entry for entry in entries if not _is_own(entry)]
             hidden += len(entries) - len(shown)
             each.__traceback__ = _linked(shown)
-        if hidden:
-            frames = f"{hidden} frame{'s' if hidden > 1 else ''}"
-            error.add_note(f"{frames} of singa left out: SINGA_FULL_TRACEBACK=1 shows them")
-        yield
+        yield hidden
     finally:
         for each, trace in whole:
             each.__traceback__ = trace
-        if hidden:
-            error.__notes__ = noted
 
 
 def _entries(trace: TracebackType | None) -> list[TracebackType]:

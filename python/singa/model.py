@@ -142,6 +142,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
     not_settings: ClassVar[tuple[str, ...]] = (
         *("_threads", "_step_graphs", "_training_at_home", "_inputs", "graph_mode", "sequential"),
         *("_autocast_dtype", "_fuse", "_recompute", "architecture", "class_names", "transform"),
+        "_epochs_fitted",
     )
     #: How `models.create` made the network: {"name": name, "arguments": its keyword arguments}.
     #: None for other networks. Checkpoints keep it.
@@ -152,6 +153,8 @@ class Model(layer.Layer, metaclass=ModelMeta):
     #: What makes its inputs of pictures: a transform of `singa.data`, such as
     #: `data.evaluation_transform(...)`. `save` keeps it.
     transform: Any = None
+    #: Epochs that `fit` has made of its own batches. The next `fit` goes on in the order of items.
+    _epochs_fitted: int = 0
 
     def __init__(self) -> None:
         super().__init__()
@@ -371,7 +374,8 @@ class Model(layer.Layer, metaclass=ModelMeta):
         batch_size  rows of a batch of arrays or of a Dataset. Default 32.
         validation  (x, y), a Dataset or a loader, for `evaluate` after each epoch
         shuffle     whether arrays and Datasets come in a new order in each epoch (default True),
-                    which depends on `seed` (default 0)
+                    which depends on `seed` (default 0). A second `fit` goes on in these orders:
+                    two of one epoch are one of two.
         resume, overwrite  as for `training.Trainer.fit`
         options     those of `training.Trainer`: metrics, loss, callbacks, out, ema and others
 

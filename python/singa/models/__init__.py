@@ -50,6 +50,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from .common import Classifier
     from .sequential import Sequential
@@ -144,6 +146,8 @@ def create(name: str, **kwargs: Any) -> Classifier:
     if known is None:
         raise ValueError(f"[models.create] no model {name!r}; there are {', '.join(names())}")
     module, maker = _MODELS[known]
+    # Files keep the arguments as JSON.
+    kwargs = {k: v.item() if isinstance(v, np.generic) else v for k, v in kwargs.items()}
     net: Classifier = getattr(importlib.import_module(f".{module}", __name__), maker)(**kwargs)
     net.architecture = {"name": known, "arguments": kwargs}
     return net

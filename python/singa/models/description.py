@@ -15,6 +15,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from .. import layer, model
 from ..layer import Layer
 from . import create
@@ -120,6 +122,8 @@ def _described(each: Layer) -> Described:
         value = _setting(each, _PLACES.get(name, {}).get(parameter.name, parameter.name))
         if parameter.name == "padding" and name in _SAME and _setting(each, "pad_mode") != "NOTSET":
             value = "same"
+        if isinstance(value, np.generic):
+            value = value.item()
         if not _is_plain(value):
             raise UndescribedError(f"{each.title}: a file cannot have its {parameter.name}")
         if value != parameter.default:

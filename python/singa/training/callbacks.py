@@ -70,7 +70,8 @@ class Callback:
         """After the last epoch, or when a signal has stopped the training. Not after an error."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps of the callback: JSON values. By default nothing."""
+        """What a checkpoint keeps of the callback: JSON values, of which NumPy's numbers become
+        Python's. By default nothing."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

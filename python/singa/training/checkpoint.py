@@ -58,13 +58,14 @@ def save(
     optimizer  its state and step counts, and the gradients of an unfinished accumulation; None
                leaves it out
     ema        its averages; None leaves them out
-    progress   further values, which must be JSON values
+    progress   further values, which must be JSON values. NumPy's numbers become Python's, arrays
+               and tensors lists.
 
     The file also has the states of random generators (the device's, and the global ones of NumPy
     and Python) and the choices of `singa.tuning`. The write is atomic: a failure leaves the old
     file. Raises RuntimeError if the model has no parameters yet, or if a DistOpt has made some of
-    the calls for an update, whose gradients only its ranks have; TypeError if `progress` is not
-    JSON.
+    the calls for an update, whose gradients only its ranks have; TypeError, which says where, if
+    `progress` has another value.
 
     Of several ranks, all call it, and return when rank 0 has written the file. It has the random
     states of each, and the parameters, states and progress of rank 0. If rank 0 fails, the others
@@ -79,6 +80,33 @@ def save(
     """
     arrays, metadata = _snapshot(model, optimizer, ema, progress)
     distributed.on_main(lambda: save_safetensors(path, arrays, metadata), "checkpoint.save")
+
+
+def json_value(where: str, value: Any) -> Any:
+    """The value as JSON keeps it: numbers of NumPy as Python's, arrays and tensors as lists.
+
+    Raises TypeError for what is no JSON value. The message begins with `where`, such as
+    "[checkpoint.save] best", and says where in it that is.
+
+    >>> from singa.training import checkpoint
+    >>> checkpoint.json_value("best", {"loss": np.float32(0.5), "at": (1, np.int64(2))})
+    {'loss': 0.5, 'at': [1, 2]}
+    """
+    if isinstance(value, Tensor):
+        value = value.numpy()
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        kept = {}
+        for key, item in value.items():
+            name = json_value(f"{where}: a key", key)
+            kept[name] = json_value(f"{where}[{key!r}]", item)
+        return kept
+    if isinstance(value, list | tuple):
+        return [json_value(f"{where}[{i}]", item) for i, item in enumerate(value)]
+    raise TypeError(f"{where} is a {type(value).__name__}, which is no JSON value: {value!r:.80}")
 
 
 class BackgroundSaver:
@@ -174,6 +202,7 @@ def _snapshot(
             f"[checkpoint.save] {optimizer.calls_made} of {optimizer.calls} calls for an update "
             "were made, and their gradients cannot be saved: save after the last of them"
         )
+    description = json_value("[checkpoint.save] the model", _description(model))
     arrays: Arrays = {}
 
     def add(prefix: str, tensors: Mapping[str, Tensor]) -> None:
@@ -186,10 +215,10 @@ def _snapshot(
         "format": _FORMAT,
         "version": _VERSION,
         "singa": __version__,
-        "model": _description(model),
+        "model": description,
         "random_of_ranks": distributed.gather(own) if distributed.world_size() > 1 else [own],
         "tuning": tuning.choices(),
-        "progress": progress,
+        "progress": {k: json_value(f"[checkpoint.save] {k}", v) for k, v in progress.items()},
     }
     if optimizer is not None:
         if isinstance(optimizer, DistOpt):  # of which rank 0 alone needs the whole state
@@ -200,7 +229,7 @@ def _snapshot(
         numbers: dict[str, Any] = {"class": _kind(optimizer)}
         for slot, value in kept_states.items():
             if not isinstance(value, Mapping):
-                numbers[slot] = value
+                numbers[slot] = json_value(f"[checkpoint.save] {slot}", value)
                 continue
             by_path = {key: kept for key, kept in value.items() if key not in paths}
             by_path |= {path: value[key] for key, path in paths.items() if key in value}

@@ -34,10 +34,17 @@ def fit(
 ) -> list[Record]:
     """See `Model.fit`."""
     loader = as_loader(model, x, y, batch_size, shuffle, seed)
+    is_ours = loader is not x
+    if is_ours:
+        loader.set_epoch(model._epochs_fitted)
     if validation is not None:
         validation = as_loader(model, *_parts(validation), batch_size)
     trainer = Trainer(model, **options)
-    return trainer.fit(loader, epochs, validation, resume=resume, overwrite=overwrite)
+    try:
+        return trainer.fit(loader, epochs, validation, resume=resume, overwrite=overwrite)
+    finally:
+        if is_ours:
+            model._epochs_fitted = loader.epoch
 
 
 def evaluate(model: Model, x: Any, y: Any, *, batch_size: int, **options: Any) -> dict[str, Any]:

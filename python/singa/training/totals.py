@@ -78,7 +78,7 @@ class Totals:
             return
         for out, y in _joined([(out, y) for out, _, y, _ in batches]):
             for name, function in self._functions.items():
-                self.sums[name] += function(out, y)
+                self.sums[name] += float(function(out, y))
             for metric in self._metrics.values():
                 metric.update(out, y)
 

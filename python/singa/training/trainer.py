@@ -22,7 +22,7 @@ from ..raw.check import integer, names_keywords
 from ..tensor import Tensor
 from . import checkpoint
 from .callbacks import Callback, Record
-from .checkpoint import BackgroundSaver
+from .checkpoint import BackgroundSaver, json_value
 from .curves import plot_curves
 from .evaluator import Evaluator, check_batches
 from .log import JsonLinesLog, read_log
@@ -314,9 +314,13 @@ class Trainer(Evaluator):
         state["totals"] = distributed.gather(self._totals.sums)
         if self._first:
             state["first"] = self._first
-        kept = [(type(callback).__name__, callback.state_dict()) for callback in self.callbacks]
-        if any(own for _, own in kept):
-            state["callbacks"] = [[name, own] for name, own in kept if own]
+        kept = []
+        for callback in self.callbacks:
+            name = type(callback).__name__
+            if own := json_value(f"[Trainer] state_dict() of {name}", callback.state_dict()):
+                kept.append([name, own])
+        if kept:
+            state["callbacks"] = kept
         assert self.checkpoint is not None
         self._save_checkpoint(self.checkpoint, self.model, self.optimizer, ema=self.ema, **state)
         self._call("on_checkpoint", record)

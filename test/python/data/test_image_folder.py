@@ -1,5 +1,6 @@
 """ImageFolder and MaskFolder: what they find, split, skip and keep."""
 
+import errno
 import os
 import shutil
 import warnings
@@ -221,11 +222,33 @@ def test_a_cache_notices_changes_and_damage(folder, tmp_path):
     os.utime(folder / "blue" / "0.jpg", ns=(1, 1))
     after = found[0][0]
     assert np.abs(before.astype(int)[:, :10, :10] - after[:, :10, :10]).mean() > 50
-    for file in (tmp_path / "cache").rglob("*.npy"):
-        file.write_bytes(file.read_bytes()[:150])
-    np.testing.assert_array_equal(found[0][0], after)
+    files = list((tmp_path / "cache").rglob("*.ppm"))
+    assert len(files) == 2
+    for damage in (lambda b: b[:150], lambda b: b[:-1] + bytes([b[-1] ^ 1]), lambda b: b""):
+        for file in files:
+            file.write_bytes(damage(file.read_bytes()))
+        np.testing.assert_array_equal(found[0][0], after)
+    with Image.open(max(files, key=lambda file: file.stat().st_mtime_ns)) as kept:
+        np.testing.assert_array_equal(np.asarray(kept).transpose(2, 0, 1), after)
     grey = ImageFolder(folder, cache=tmp_path / "cache", channels=1)
     assert grey[0][0].shape[0] == 1
+
+
+@pytest.mark.parametrize("function", ["tempfile.mkstemp", "os.replace", "pathlib.Path.mkdir"])
+def test_a_cache_that_cannot_be_written_is_not_used(folder, tmp_path, monkeypatch, function):
+    plain = ImageFolder(folder)
+    found = ImageFolder(folder, cache=tmp_path / "cache")
+    np.testing.assert_array_equal(found[0][0], plain[0][0])
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(function, full)
+    with pytest.warns(UserWarning, match=r"cache cannot be written, .*: No space left") as told:
+        for index in range(len(plain)):
+            np.testing.assert_array_equal(found[index][0], plain[index][0])
+    assert len(told) == 1
+    assert len([file for file in (tmp_path / "cache").rglob("*") if file.is_file()]) == 1
 
 
 @pytest.fixture

@@ -236,10 +236,33 @@ def test_a_save_that_fails_leaves_the_old_one(saved, monkeypatch, fault):
 
 def test_progress_has_to_be_json(saved):
     net, path, old = saved
-    with pytest.raises(TypeError):
-        checkpoint.save(path, net, net.optimizer, when=object())
+    with pytest.raises(TypeError, match=r"when\['at'\]\[1\] is a object, which is no JSON value"):
+        checkpoint.save(path, net, net.optimizer, when={"at": [1, object()]})
     assert path.read_bytes() == old
     assert os.listdir(path.parent) == [path.name]
+
+
+def test_numbers_of_numpy_become_numbers(saved):
+    net, path, _ = saved
+    values = {
+        "best": np.float32(0.5),
+        "epoch": np.int64(3),
+        "done": np.bool_(True),
+        "scores": {"mean": np.array(2.0), "each": np.arange(3), 7: [np.float64(0.25)]},
+        "last": tensor.Tensor(data=[1.5]),
+    }
+    expected = {
+        "best": 0.5,
+        "epoch": 3,
+        "done": True,
+        "scores": {"mean": 2.0, "each": [0, 1, 2], "7": [0.25]},
+        "last": [1.5],
+    }
+    net.optimizer.lr = np.float32(0.5)
+    checkpoint.save(path, net, net.optimizer, **values)
+    progress = checkpoint.load(path, net, net.optimizer)
+    assert progress == expected
+    assert type(progress["done"]) is bool
 
 
 def test_a_model_without_parameters_yet(tmp_path):

@@ -146,6 +146,22 @@ def test_inputs_of_other_kinds(tmp_path):
     np.testing.assert_allclose(again(a[:2], b[:2]).numpy(), pair(a[:2], b[:2]).numpy(), rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: models.create("lenet", num_classes=np.int64(3)),
+        lambda: models.Sequential(layer.Flatten(), layer.Linear(np.int64(3), bias=np.bool_(True))),
+    ],
+)
+def test_arguments_of_numpy(make, tmp_path):
+    net = make()
+    net.compile([tensor.zeros((1, 1, 28, 28))])
+    net.save(tmp_path / "net.singa")
+    again = singa.load(tmp_path / "net.singa")
+    assert type(again) is type(net)
+    assert again(tensor.zeros((2, 1, 28, 28))).shape == (2, 3)
+
+
 def test_parameters_of_float64(tmp_path):
     x = tensor.from_numpy(X[:, 0, 0], dtype=tensor.float64)
     net = models.Sequential(layer.Linear(2))

@@ -499,6 +499,49 @@ def test_a_second_fit_counts_from_one():
     assert (batches.epoch, net.optimizer.steps) == (3, 9)
 
 
+def test_a_second_fit_goes_on_in_the_order_of_items():
+    x, y = classes()
+    whole = made()
+    history = whole.fit(x, y, epochs=3, batch_size=16, verbose=False)
+    halves = made()
+    apart = halves.fit(x, y, epochs=1, batch_size=16, verbose=False)
+    apart += halves.fit(x, y, epochs=2, batch_size=16, verbose=False)
+    losses = [record["train_loss"] for record in history]
+    assert [record["train_loss"] for record in apart] == losses
+    for name, value in states(whole).items():
+        np.testing.assert_array_equal(states(halves)[name], value, name)
+
+
+class Numbers(Callback):
+    """Has NumPy's numbers in its state."""
+
+    best, lowest = 0.0, np.arange(2)
+
+    def on_epoch_end(self, trainer, record):
+        self.best = max(self.best, np.float32(record["train_loss"]))
+
+    def state_dict(self):
+        return {"best": self.best, "lowest": self.lowest, "epochs": np.int64(3)}
+
+    def load_state_dict(self, state):
+        self.best, self.lowest = state["best"], state["lowest"]
+
+
+def test_numbers_of_numpy_in_a_checkpoint(tmp_path):
+    x, y = classes()
+    sums = {"rows": lambda out, y: np.int64(len(y))}  # of an epoch that was cut off, too
+    options = {"out": tmp_path, "metrics": sums, "checkpoint_steps": 1, "verbose": False}
+    kept = Numbers()
+    Trainer(made(), callbacks=[kept], **options).fit(loader(x, y), 1)
+    again = Numbers()
+    Trainer(made(), callbacks=[again], **options).fit(loader(x, y), 1, resume=True)
+    assert type(again.best) is float
+    assert (again.best, again.lowest) == (float(kept.best), [0, 1])
+    again.best = tmp_path
+    with pytest.raises(TypeError, match=r"state_dict\(\) of Numbers\['best'\] is a PosixPath"):
+        Trainer(made(), callbacks=[again], **options).fit(loader(x, y), 1, overwrite=True)
+
+
 def test_outside_of_the_main_thread(whole, tmp_path):
     thread = threading.Thread(target=lambda: go_on(trainer_at(tmp_path)))
     thread.start()

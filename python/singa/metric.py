@@ -11,8 +11,9 @@ A metric adds up batches, on all ranks of a job:
 
 Predictions and targets are tensors or arrays. Predictions of classes are scores (N, C, ...), such
 as those of pixels (N, C, H, W), of which the highest counts; or class indices in the shape of the
-targets (N, ...). Floats in the shape of the targets are scores of class 1 of two, against a
-`threshold`.
+targets (N, ...). Targets of such scores may be one-hot, too. Other floats in the shape of the
+targets, or (N, 1, ...), are of two classes: probabilities of class 1; or any scores with a
+`threshold`, or `from_logits`. Nothing is guessed: what may mean two things raises ValueError.
 """
 
 from __future__ import annotations
@@ -96,11 +97,95 @@ class Metric:
         return ValueError(f"[{type(self).__name__}] there are no predictions: update() comes first")
 
 
-class Accuracy(Metric):
+class _OfClasses(Metric):
+    """Compares predicted classes with targets. See `ConfusionMatrix` for the arguments."""
+
+    def __init__(
+        self, ignore_index: int | None, threshold: float | None, from_logits: bool
+    ) -> None:
+        kind = type(self).__name__
+        self.ignore_index = (
+            None if ignore_index is None else integer(kind, "ignore_index", ignore_index)
+        )
+        if threshold is not None and from_logits:
+            raise ValueError(f"[{kind}] from_logits is a threshold of 0: leave one of them out")
+        self.threshold = None if threshold is None else number(kind, "threshold", threshold)
+        if from_logits:
+            self.threshold = 0.0
+        self._one_hot: bool | None = None  # whether targets were, which scores' shape allows
+
+    def reset(self) -> None:
+        self._one_hot = None
+
+    def _read(self, x: Any, y: Any, classes: int | None = None) -> tuple[Array, Array]:
+        """Scores (N, C, ...) or predicted classes (N, ...), and targets (N, ...), of which there
+        are `classes`, if that is known."""
+        kind, scores, given = type(self).__name__, _array(x), _array(y)
+        if scores.ndim == given.ndim + 1 and scores.shape[1] == 1:
+            scores = scores[:, 0]
+        if scores.dtype.kind == "f" and scores.shape == given.shape and self.threshold is None:
+            if self._reads_one_hot(given):
+                if classes not in (None, given.shape[1]):
+                    raise ValueError(
+                        f"[{kind}] one-hot targets {given.shape} are not of {classes} classes; "
+                        "where each is a label of its own, give a threshold"
+                    )
+                given = given.argmax(1)
+        targets = _indices(kind, "targets", given)
+        if scores.shape != targets.shape:
+            _check_shapes(kind, scores, targets)
+            if self.threshold is not None:
+                raise ValueError(
+                    f"[{kind}] the highest score of {scores.shape} counts, whatever the threshold: "
+                    "leave threshold and from_logits out"
+                )
+            return scores, targets
+        if scores.dtype.kind != "f":
+            return scores.astype(np.int64), targets
+        wrong = targets[(targets != 0) & (targets != 1) & (targets != self.ignore_index)]
+        if wrong.size or classes not in (None, 2):
+            there = f"targets have class {wrong[0]}" if wrong.size else f"num_classes is {classes}"
+            raise ValueError(
+                f"[{kind}] floats in the shape of the targets {targets.shape} are scores of class "
+                f"1 of two, but {there}: give scores (N, C, ...), or integers"
+            )
+        if self.threshold is None and not ((scores >= 0) & (scores <= 1)).all():
+            raise ValueError(
+                f"[{kind}] scores outside [0, 1] are no probabilities: give a threshold, or "
+                "from_logits=True, which is a threshold of 0"
+            )
+        limit = 0.5 if self.threshold is None else self.threshold
+        return (scores > limit).astype(np.int64), targets
+
+    def _reads_one_hot(self, y: Array) -> bool:
+        """Whether targets in the shape of the scores are one-hot. Raises ValueError if earlier ones
+        were otherwise."""
+        if y.ndim < 2 or y.shape[1] < 2 or not y.size:
+            return False
+        found = _is_one_hot(y)
+        if self._one_hot not in (None, found):
+            raise ValueError(
+                f"[{type(self).__name__}] targets {y.shape} are one-hot in some batches and not in "
+                "others: give class numbers; or a threshold, where each is a label of its own"
+            )
+        self._one_hot = found
+        return found
+
+    def _kept(self, predictions: Array, targets: Array) -> tuple[Array, Array]:
+        """Rows of those whose target is not `ignore_index`."""
+        if self.ignore_index is None:
+            return predictions, targets
+        kept = targets != self.ignore_index
+        return predictions[kept], targets[kept]
+
+
+class Accuracy(_OfClasses):
     """Fraction of targets whose class has one of the `top_k` highest scores.
 
-    Raises ValueError unless `top_k` (default 1) is at least 1. With `top_k` of 1, predictions may
-    be class indices, too.
+    top_k: at least 1 (default). With 1, predictions may be class indices, or of two classes, too.
+    ignore_index, threshold, from_logits: as for ConfusionMatrix.
+
+    Raises ValueError for another `top_k`.
 
     >>> accuracy = metric.Accuracy()
     >>> accuracy.update(np.array([1, 2, 2]), np.array([1, 2, 0]))
@@ -109,10 +194,17 @@ class Accuracy(Metric):
     0.75
     """
 
-    def __init__(self, top_k: int = 1) -> None:
+    def __init__(
+        self,
+        top_k: int = 1,
+        ignore_index: int | None = None,
+        threshold: float | None = None,
+        from_logits: bool = False,
+    ) -> None:
         if top_k < 1:
             raise ValueError(f"[Accuracy] top_k must be 1 or more, got {top_k}")
         self.top_k = top_k
+        super().__init__(ignore_index, threshold, from_logits)
         self.reset()
 
     def evaluate(self, x: Tensor, y: Tensor) -> float:
@@ -130,29 +222,30 @@ class Accuracy(Metric):
         return count_top_k(x, y, self.top_k) / x.shape[0]
 
     def update(self, x: Any, y: Any) -> None:
-        """Adds a batch. Raises ValueError for shapes that do not fit, and for a `top_k` above 1
-        without scores; IndexError for a target outside the classes of the scores."""
+        """Adds a batch. Raises ValueError for shapes that do not fit, for scores whose threshold is
+        not clear, and for a `top_k` above 1 without scores; IndexError for a target outside the
+        classes of the scores."""
         if (
             isinstance(x, Tensor)
             and isinstance(y, Tensor)
             and (len(x.shape), y.shape) == (2, x.shape[:1])
+            and x.shape[1] > 1
             and y.dtype in (int32, int64)
+            and (self.ignore_index, self.threshold) == (None, None)
         ):
             self._right += count_top_k(x, y, self.top_k)
             self._count += y.shape[0]
             return
-        scores = _array(x)
-        targets = _indices("Accuracy", "targets", y)
-        if scores.shape == targets.shape and self.top_k == 1:
-            right = _classes("Accuracy", scores, targets, 0.5) == targets
-            self._right += int(np.count_nonzero(right))
-        else:
-            if scores.ndim != targets.ndim + 1:
+        scores, targets = self._read(x, y)
+        if scores.shape == targets.shape:
+            if self.top_k > 1:
                 raise _wrong_shapes("Accuracy", scores, targets)
-            _check_shapes("Accuracy", scores, targets)
+            predictions, targets = self._kept(scores, targets)
+            self._right += int(np.count_nonzero(predictions == targets))
+        else:
             rows = np.moveaxis(scores, 1, -1).reshape(-1, scores.shape[1])
-            raws = as_raw(rows), as_raw(targets.reshape(-1))
-            self._right += int(singa_wrap.CountTopK(*raws, self.top_k))
+            rows, targets = self._kept(rows, targets.reshape(-1))
+            self._right += int(singa_wrap.CountTopK(as_raw(rows), as_raw(targets), self.top_k))
         self._count += targets.size
 
     def compute(self) -> float:
@@ -164,16 +257,18 @@ class Accuracy(Metric):
 
     def reset(self) -> None:
         """Forgets what was added."""
+        super().reset()
         self._right = self._count = 0
 
 
-class ConfusionMatrix(Metric):
+class ConfusionMatrix(_OfClasses):
     """How often class i (row) was predicted as class j (column).
 
     num_classes: of targets and predictions.
     ignore_index: a class index of targets that do not count. Default None.
     threshold: a score above it means class 1, where predictions are floats in the shape of the
-        targets. Default 0.5.
+        targets. Default: 0.5 for probabilities; other scores raise ValueError.
+    from_logits: the same as a threshold of 0.
 
     Raises ValueError for fewer classes than 1.
 
@@ -185,26 +280,24 @@ class ConfusionMatrix(Metric):
     """
 
     def __init__(
-        self, num_classes: int, ignore_index: int | None = None, threshold: float = 0.5
+        self,
+        num_classes: int,
+        ignore_index: int | None = None,
+        threshold: float | None = None,
+        from_logits: bool = False,
     ) -> None:
-        kind = type(self).__name__
-        self.num_classes = integer(kind, "num_classes", num_classes, 1)
-        self.ignore_index = (
-            None if ignore_index is None else integer(kind, "ignore_index", ignore_index)
-        )
-        self.threshold = number(kind, "threshold", threshold)
+        self.num_classes = integer(type(self).__name__, "num_classes", num_classes, 1)
+        super().__init__(ignore_index, threshold, from_logits)
         self.reset()
 
     def update(self, x: Any, y: Any) -> None:
-        """Adds a batch. Raises ValueError for shapes that do not fit, IndexError for a class
-        outside [0, num_classes)."""
+        """Adds a batch. Raises ValueError for shapes that do not fit, and for scores whose
+        threshold is not clear; IndexError for a class outside [0, num_classes)."""
         kind, classes = type(self).__name__, self.num_classes
-        targets = _indices(kind, "targets", y)
-        predictions = _classes(kind, _array(x), targets, self.threshold).reshape(-1)
-        targets = targets.reshape(-1)
-        if self.ignore_index is not None:
-            kept = targets != self.ignore_index
-            targets, predictions = targets[kept], predictions[kept]
+        predictions, targets = self._read(x, y, classes)
+        if predictions.shape != targets.shape:
+            predictions = predictions.argmax(1)
+        predictions, targets = self._kept(predictions.reshape(-1), targets.reshape(-1))
         for name, indices in (("targets", targets), ("predictions", predictions)):
             wrong = indices[(indices < 0) | (indices >= classes)]
             if wrong.size:
@@ -218,6 +311,7 @@ class ConfusionMatrix(Metric):
 
     def reset(self) -> None:
         """Forgets what was added."""
+        super().reset()
         self._matrix: Array = np.zeros((self.num_classes, self.num_classes), np.int64)
 
     def _counts(self) -> tuple[Array, Array, Array]:
@@ -229,7 +323,7 @@ class ConfusionMatrix(Metric):
         return np.diagonal(matrix), matrix.sum(0), matrix.sum(1)
 
 
-class _OfClasses(ConfusionMatrix):
+class _Quotient(ConfusionMatrix):
     """A quotient for each class, and its average; see F1."""
 
     def __init__(
@@ -237,9 +331,10 @@ class _OfClasses(ConfusionMatrix):
         num_classes: int = 2,
         average: str | None = None,
         ignore_index: int | None = None,
-        threshold: float = 0.5,
+        threshold: float | None = None,
+        from_logits: bool = False,
     ) -> None:
-        super().__init__(num_classes, ignore_index, threshold)
+        super().__init__(num_classes, ignore_index, threshold, from_logits)
         self.average = average or ("binary" if self.num_classes == 2 else "macro")
         known = ("macro", "micro", "weighted", "none", "binary")
         if self.average not in known or (self.average == "binary" and self.num_classes != 2):
@@ -267,7 +362,7 @@ class _OfClasses(ConfusionMatrix):
         return float(each[(predicted + present) > 0].mean())
 
 
-class Precision(_OfClasses):
+class Precision(_Quotient):
     """Right predictions of a class / its predictions. Arguments are those of `F1`.
 
     Raises ValueError for another `average`.
@@ -282,7 +377,7 @@ class Precision(_OfClasses):
         return right, predicted
 
 
-class Recall(_OfClasses):
+class Recall(_Quotient):
     """Right predictions of a class / its targets. Arguments are those of `F1`.
 
     Raises ValueError for another `average`.
@@ -297,7 +392,7 @@ class Recall(_OfClasses):
         return right, present
 
 
-class F1(_OfClasses):
+class F1(_Quotient):
     """F1 score: the harmonic mean of precision and recall.
 
     num_classes: of targets and predictions. Default 2.
@@ -305,7 +400,7 @@ class F1(_OfClasses):
         of all counts together; "weighted", the mean by the number of targets; "none", an array with
         a number for each class; or "binary", the number of class 1. Default "binary" for two
         classes, otherwise "macro".
-    ignore_index, threshold: as for ConfusionMatrix.
+    ignore_index, threshold, from_logits: as for ConfusionMatrix.
 
     0 / 0 counts as 0, as in scikit-learn.
 
@@ -372,9 +467,15 @@ class AUC(Metric):
         """Adds scores x, of which higher ones mean class 1, for targets y of 0 and 1 in the same
         shape. x may also be scores of both classes, (N, 2), of which x[:, 1] - x[:, 0] counts.
 
-        Raises ValueError for another shape, for targets other than 0 and 1, and for NaN.
+        Raises ValueError for another shape, for targets other than 0 and 1, for one-hot targets,
+        and for NaN.
         """
         scores, targets = _array(x).astype(np.float64), _indices("AUC", "targets", y)
+        if targets.ndim > 1 and targets.shape[1] > 1 and targets.size and _is_one_hot(targets):
+            raise ValueError(
+                f"[AUC] targets {targets.shape} are one-hot: give class numbers; or, where each is "
+                "a label of its own, scores and targets as vectors"
+            )
         if scores.ndim == targets.ndim + 1 and scores.shape[1:2] == (2,):
             scores = scores[:, 1] - scores[:, 0]
         if scores.shape != targets.shape:
@@ -483,16 +584,13 @@ def _indices(kind: str, name: str, y: Any) -> Array:
     array = _array(y)
     indices = array.astype(np.int64)
     if array.dtype.kind == "f" and (indices != array).any():
-        raise ValueError(f"[{kind}] {name} must be whole numbers")
+        raise ValueError(f"[{kind}] {name} must be whole numbers, or one-hot for scores (N, C, ...)")
     return indices
 
 
-def _classes(kind: str, x: Array, y: Array, threshold: float) -> Array:
-    """The predicted classes, in the shape of the targets y."""
-    if x.shape != y.shape:
-        _check_shapes(kind, x, y)
-        return x.argmax(1)
-    return (x > threshold).astype(np.int64) if x.dtype.kind == "f" else x.astype(np.int64)
+def _is_one_hot(y: Array) -> bool:
+    """Whether targets (N, C, ...) are 1 for one class of each row, and 0 for the others."""
+    return bool(((y == 0) | (y == 1)).all() and (np.count_nonzero(y, 1) == 1).all())
 
 
 def _divided(a: Array, b: Array) -> Array:

@@ -114,6 +114,52 @@ CASES: dict[str, tuple[Callable[[], metric.Metric], Any, Any, Callable[[], Any]]
             / ((_CHANCE > 0.6).sum() + (_binary == 1).sum())
         ),
     ),
+    "F1 of logits": (
+        lambda: metric.F1(from_logits=True),
+        (_CHANCE - 0.6)[:, None] * 7,
+        _binary,
+        lambda: (
+            2
+            * ((_CHANCE > 0.6) & (_binary == 1)).sum()
+            / ((_CHANCE > 0.6).sum() + (_binary == 1).sum())
+        ),
+    ),
+    "accuracy of probabilities": (
+        metric.Accuracy,
+        _CHANCE.reshape(-1, 1),
+        _binary.reshape(-1, 1),
+        lambda: ((_CHANCE > 0.5) == _binary).mean(),
+    ),
+    "accuracy of several labels": (
+        lambda: metric.Accuracy(threshold=0.6),
+        _CHANCE.reshape(-1, 2),
+        _binary.reshape(-1, 2),
+        lambda: ((_CHANCE > 0.6) == _binary).mean(),
+    ),
+    "accuracy without a class": (
+        lambda: metric.Accuracy(ignore_index=2),
+        _SCORES,
+        _targets,
+        lambda: (_predicted == _targets)[_targets != 2].mean(),
+    ),
+    "accuracy of one-hot targets": (
+        metric.Accuracy,
+        _SCORES,
+        np.eye(_C, dtype=np.float32)[_targets],
+        lambda: (_predicted == _targets).mean(),
+    ),
+    "top 2 of one-hot targets": (
+        lambda: metric.Accuracy(2),
+        _SCORES,
+        np.eye(_C, dtype=np.int64)[_targets],
+        lambda: np.mean([t in np.argsort(s)[-2:] for s, t in zip(_SCORES, _targets, strict=True)]),
+    ),
+    "F1 of one-hot pixels": (
+        lambda: metric.F1(_C, "micro"),
+        _SCORES.reshape(10, 2, 3, _C).transpose(0, 3, 1, 2),
+        np.eye(_C)[_targets].reshape(10, 2, 3, _C).transpose(0, 3, 1, 2),
+        lambda: (_predicted == _targets).mean(),
+    ),
     "mean IoU": (
         lambda: metric.MeanIoU(_C, ignore_index=2),
         _SCORES,
@@ -208,9 +254,32 @@ def test_equal_targets_have_no_variance() -> None:
     assert r2.compute() == 0.5  # 1 for the first output, 0 for the second
 
 
+_ROWS = np.array([[0.2, 0.7, 0.1], [0.6, 0.3, 0.1]])
+
+
+def _twice(each: metric.Metric, *targets: Any) -> None:
+    for y in targets:
+        each.update(_ROWS, np.array(y))
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
+        (lambda: metric.Accuracy().update([-1.0, 2.0], [0, 1]), ValueError, "from_logits=True"),
+        (lambda: metric.F1().update(np.array([[-1.0], [2.0]]), [0, 1]), ValueError, "threshold"),
+        (lambda: metric.Accuracy().update([np.nan], [0]), ValueError, "threshold"),
+        (lambda: metric.F1(threshold=0.5, from_logits=True), ValueError, "leave one"),
+        (lambda: metric.F1(3, threshold=0.5).update(_ROWS, [0, 1]), ValueError, "leave threshold"),
+        (lambda: metric.F1(3).update([0.0, 1.0], [0, 1]), ValueError, "num_classes is 3"),
+        (lambda: metric.Accuracy().update([0.0, 1.0], [0, 2]), ValueError, "have class 2"),
+        (lambda: metric.Accuracy().update(_ROWS, _ROWS), ValueError, "whole numbers, or one-hot"),
+        (lambda: metric.F1(4).update(_ROWS, np.eye(3)[:2]), ValueError, "not of 4 classes"),
+        (
+            lambda: _twice(metric.Accuracy(), [[0, 1, 0], [1, 0, 0]], [[0, 1, 1], [1, 0, 0]]),
+            ValueError,
+            "one-hot in some batches and not in others",
+        ),
+        (lambda: metric.AUC().update(_ROWS, np.eye(3)[:2]), ValueError, "are one-hot"),
         (lambda: metric.Accuracy(0), ValueError, "top_k"),
         (lambda: metric.Accuracy(2).update([1, 2], [1, 2]), ValueError, r"\(2,\)"),
         (lambda: metric.Accuracy().update(np.ones((3, 2)), [0, 1]), ValueError, r"\(3, 2\)"),

@@ -123,14 +123,14 @@ class _OfClasses(Metric):
         kind, scores, given = type(self).__name__, _array(x), _array(y)
         if scores.ndim == given.ndim + 1 and scores.shape[1] == 1:
             scores = scores[:, 0]
-        if scores.dtype.kind == "f" and scores.shape == given.shape and self.threshold is None:
-            if self._reads_one_hot(given):
-                if classes not in (None, given.shape[1]):
-                    raise ValueError(
-                        f"[{kind}] one-hot targets {given.shape} are not of {classes} classes; "
-                        "where each is a label of its own, give a threshold"
-                    )
-                given = given.argmax(1)
+        asks = scores.dtype.kind == "f" and scores.shape == given.shape and self.threshold is None
+        if asks and self._reads_one_hot(given):
+            if classes not in (None, given.shape[1]):
+                raise ValueError(
+                    f"[{kind}] one-hot targets {given.shape} are not of {classes} classes; where "
+                    "each is a label of its own, give a threshold"
+                )
+            given = given.argmax(1)
         targets = _indices(kind, "targets", given)
         if scores.shape != targets.shape:
             _check_shapes(kind, scores, targets)
@@ -584,7 +584,9 @@ def _indices(kind: str, name: str, y: Any) -> Array:
     array = _array(y)
     indices = array.astype(np.int64)
     if array.dtype.kind == "f" and (indices != array).any():
-        raise ValueError(f"[{kind}] {name} must be whole numbers, or one-hot for scores (N, C, ...)")
+        raise ValueError(
+            f"[{kind}] {name} must be whole numbers, or one-hot for scores (N, C, ...)"
+        )
     return indices
 
 

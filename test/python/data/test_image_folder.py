@@ -244,10 +244,10 @@ def test_a_cache_that_cannot_be_written_is_not_used(folder, tmp_path, monkeypatc
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(function, full)
-    with pytest.warns(UserWarning, match=r"cache cannot be written, .*: No space left") as told:
-        for index in range(len(plain)):
-            np.testing.assert_array_equal(found[index][0], plain[index][0])
-    assert len(told) == 1
+    with pytest.warns(UserWarning, match=r"cache cannot be written, .*: No space left"):
+        np.testing.assert_array_equal(found[1][0], plain[1][0])
+    for index in range(len(plain)):  # a second warning would be an error
+        np.testing.assert_array_equal(found[index][0], plain[index][0])
     assert len([file for file in (tmp_path / "cache").rglob("*") if file.is_file()]) == 1
 
 

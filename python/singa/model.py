@@ -239,8 +239,9 @@ class Model(layer.Layer, metaclass=ModelMeta):
 
         That of a model with a `loss`, a layer or a function of outputs and targets: `forward` of
         all arguments but the last, the loss for the last one, and `self.optimizer(loss)`. The
-        keyword `weight` is a factor of the gradients, such as `data.DataLoader.weight`. Raises
-        NotImplementedError for other models.
+        keyword `weight` is a factor of the gradients, such as `data.DataLoader.weight`: of the
+        parts of an update, unless the loss counts its targets (`Tensor.counted`), which weigh them
+        better. Raises NotImplementedError for other models.
 
         >>> net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
         >>> net.set_optimizer(opt.SGD(lr=0.1))
@@ -267,7 +268,10 @@ class Model(layer.Layer, metaclass=ModelMeta):
         weight = kwargs.pop("weight", 1.0)
         if kwargs:
             raise TypeError(f"[train_one_batch] unexpected arguments: {', '.join(kwargs)}")
-        self.optimizer(loss if weight == 1.0 else loss * weight)
+        counts = getattr(loss, "counted", None) is not None and getattr(
+            self.optimizer, "has_parts", False
+        )
+        self.optimizer(loss if weight == 1.0 or counts else loss * weight)
         return out, loss
 
     def __call__(self, *input: Any, **kwargs: Any) -> Any:

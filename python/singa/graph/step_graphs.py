@@ -405,9 +405,10 @@ _PLAIN = (int, float, str, bytes, bool)
 
 
 def _tensors(value: Any) -> list[Tensor]:
+    """The tensors in a value, each followed by how many targets it counts, if it is such a loss."""
     found: list[Tensor] = []
     _mapped(value, found.append)
-    return found
+    return [each for t in found for each in (t, t.counted) if each is not None]
 
 
 def _key(value: Any, tensors: list[Tensor]) -> Any:
@@ -459,16 +460,19 @@ class _Like:
     def __init__(self, t: Tensor) -> None:
         self.requires_grad = t.requires_grad
         self.name = t.name
+        self.is_counted = t.counted is not None
 
-    def over(self, raw: _c.Tensor) -> Tensor:
-        t = wrap(raw, self.requires_grad)
+    def over(self, raws: Iterator[_c.Tensor]) -> Tensor:
+        t = wrap(next(raws), self.requires_grad)
         t.name = self.name
+        if self.is_counted:
+            t.counted = wrap(next(raws), False)
         return t
 
 
 def _filled(template: Any, raws: Iterator[_c.Tensor]) -> Any:
     if isinstance(template, _Like):
-        return template.over(next(raws))
+        return template.over(raws)
     if isinstance(template, list | tuple):
         return type(template)([_filled(item, raws) for item in template])
     if isinstance(template, dict):

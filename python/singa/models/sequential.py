@@ -46,7 +46,4 @@ class Sequential(layer.Sequential, model.Model):
 
     def train_one_batch(self, x: Tensor, y: Tensor, weight: float = 1.0) -> tuple[Tensor, Tensor]:
         """Trains on inputs x and targets y; returns (output, loss)."""
-        out = self.forward(x)
-        loss = self.loss(out, y)
-        self.optimizer(loss if weight == 1.0 else loss * weight)
-        return out, loss
+        return super().train_one_batch(x, y, weight=weight)

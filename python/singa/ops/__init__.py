@@ -44,7 +44,7 @@ _INTERNAL = frozenset(
         *("Clone", "Contiguous", "Index", "autocast_operands", "converted", "promoted"),
         *("beside_number", "constant_beside", "with_operands"),
         *("cubic_far", "cubic_near", "folded", "odd_padding_of", "odd_pads", "reflected"),
-        *("sampled", "softmax_along", "tap"),
+        *("TargetLoss", "sampled", "softmax_along", "tap"),
     ]
 )
 

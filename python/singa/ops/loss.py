@@ -41,7 +41,7 @@ class _Loss(BuiltinOperator):
         return dy
 
 
-class _TargetLoss(_Loss):
+class TargetLoss(_Loss):
     """A loss whose targets the constructor takes. It is applied to x alone, or, where a gradient of
     the targets is wanted, to x and them."""
 
@@ -55,6 +55,13 @@ class _TargetLoss(_Loss):
         if self._learned is None or len(xs) != 1:
             return super().__call__(*xs)
         return super().__call__(*xs, self._learned)
+
+    @property
+    def rows(self) -> int:
+        """The length of the first axis of x, after `forward`."""
+        x = self.load()[0]
+        assert x is not None
+        return x.shape()[0] if x.rank() else 1
 
     def forward(self, x: Raw, t: Raw | None = None) -> Raw:
         raise NotImplementedError
@@ -86,7 +93,7 @@ def _mean_of_logs(x: Raw, least: float) -> Raw:
     return _c.Unary(_c.UnaryOp_kMulScalar, logs, -1.0 / max(x.shape()[0], 1))
 
 
-class SoftMaxCrossEntropy(_TargetLoss):
+class SoftMaxCrossEntropy(TargetLoss):
     """Softmax cross-entropy: mean over the batch of -Σ t·log softmax(x), with x (N, C).
 
     `t` holds class indices (N), or probabilities (N, C), such as one-hot rows. Label smoothing s
@@ -115,7 +122,7 @@ class SoftMaxCrossEntropy(_TargetLoss):
         return self._gradients(dx, slope, of_target)
 
 
-class CrossEntropy(_TargetLoss):
+class CrossEntropy(TargetLoss):
     """Cross-entropy: mean over the batch of -Σ t·log x, where x and t are probabilities (N, C)."""
 
     def forward(self, x: Raw, t: Raw | None = None) -> Raw:
@@ -130,7 +137,7 @@ class CrossEntropy(_TargetLoss):
         return self._gradients(dx, slope, lambda: _mean_of_logs(x, math.log(1e-10)))
 
 
-class BinaryCrossEntropy(_TargetLoss):
+class BinaryCrossEntropy(TargetLoss):
     """Binary cross-entropy: mean over the batch of -Σ (t·log x + (1 - t)·log(1 - x)), where x and t
     are probabilities.
 
@@ -191,7 +198,7 @@ def _per_row(t: Raw, x: Raw, factor: float = 1.0) -> Raw:
     return _c.Unary(_c.UnaryOp_kMulScalar, t, factor / max(x.shape()[0], 1))
 
 
-class MeanSquareError(_TargetLoss):
+class MeanSquareError(TargetLoss):
     """Mean of (x - t)² over all elements.
 
     With SINGA's behaviour (`singa.compat`) the targets are broadcast to the shape of x.

@@ -25,6 +25,7 @@ from .indexing import gather, gather_elements, onehot, where
 from .loss import MeanSquareError, SoftMaxCrossEntropy
 from .movement import reshape, squeeze, unsqueeze
 from .reduction import log_softmax, reduce_mean, reduce_sum, softmax_along
+from .statistics import any
 
 
 def softmax_cross_entropy(
@@ -44,7 +45,9 @@ def softmax_cross_entropy(
     weight        a weight for each class, of shape (C). The mean over class indices is divided by
                   the weights of the targets, other means by the number of targets.
     ignore_index  a class index, such as 255 or PyTorch's -100, whose targets count as if they were
-                  not there. Default None: there is none.
+                  not there: scores there may be -inf or NaN. (As PyTorch's, the gradient of such
+                  scores is NaN where softmax is.) If no target counts, the mean is NaN and the
+                  gradient 0. Default None: there is none.
     reduction     "mean", "sum" or "none"
 
     Raises ValueError for other shapes, IndexError for a class index outside [0, C).
@@ -62,25 +65,26 @@ def softmax_cross_entropy(
     share = fraction(op, "smoothing", smoothing)
     _check_reduction(op, reduction)
     target, wide = tensor_of(t, x).to(x.device), _wide(op, x)
-    scores = log_softmax(wide, 1) if len(x.shape) > 1 else _refuse_shapes(op, x, target)
-    weights = _weights(op, weight, scores)
-    classes = scores.shape[1]
+    weights = _weights(op, weight, wide) if len(x.shape) > 1 else _refuse_shapes(op, x, target)
+    classes = wide.shape[1]
     if target.shape == x.shape and is_float(target.dtype):
         if ignore_index is not None:
             raise ValueError(f"[{op}] ignore_index needs class indices, not probabilities")
-        target = _as(target, scores)
+        target, scores = _as(target, wide), log_softmax(wide, 1)
         if share:
             target = target * (1.0 - share) + share / classes
         products = target * scores
         loss = negative(_sum_classes(products if weights is None else products * weights))
         return _reduced(op, loss, reduction)
-    loss, counts, kept = _of_classes(op, scores, target, weights, ignore_index)
+    target, kept = _kept(op, wide, target, ignore_index)
+    scores = log_softmax(wide, 1)
+    loss, counts = _of_classes(scores, target, weights, kept)
     if share:
         uniform = _sum_classes(scores if weights is None else scores * weights)
         if kept is not None:
             uniform = where(uniform, 0.0, kept)
         loss = loss * (1.0 - share) - uniform * (share / classes)
-    return _reduced(op, loss, reduction, counts)
+    return _reduced(op, loss, reduction, counts, kept)
 
 
 def nll_loss(
@@ -102,9 +106,9 @@ def nll_loss(
     op = "nll_loss"
     _check_reduction(op, reduction)
     scores, target = _wide(op, x), tensor_of(t, x).to(x.device)
-    weights = _weights(op, weight, scores)
-    loss, counts, _ = _of_classes(op, scores, target, weights, ignore_index)
-    return _reduced(op, loss, reduction, counts)
+    target, kept = _kept(op, scores, target, ignore_index)
+    loss, counts = _of_classes(scores, target, _weights(op, weight, scores), kept)
+    return _reduced(op, loss, reduction, counts, kept)
 
 
 def binary_cross_entropy_with_logits(
@@ -356,40 +360,63 @@ def _checked_classes(t: Tensor, classes: int) -> Tensor:
     return where(classes, t, less(t, 0))
 
 
-def _of_classes(
-    op: str, scores: Tensor, t: Tensor, weights: Tensor | None, ignore_index: int | None
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """For logarithms of probabilities (N, C, ...): the loss of each target; the weights of the
-    targets, if they differ; and which targets count, if not all do."""
-    shape = scores.shape
+def _kept(
+    op: str, scores: Tensor, t: Tensor, ignore_index: int | None
+) -> tuple[Tensor, Tensor | None]:
+    """Class indices (N, ...) for scores (N, C, ...), 0 where they do not count; and which count, if
+    not all do."""
+    shape, kept = scores.shape, None
     if len(shape) < 2 or t.shape != (shape[0], *shape[2:]):
         _refuse_shapes(op, scores, t)
-    target, kept = _whole(op, t, scores), None
+    target = _whole(op, t, scores)
     if ignore_index is not None:
         kept = not_equal(target, integer(op, "ignore_index", ignore_index))
     target = _checked_classes(target, shape[1])
-    if kept is not None:
-        target = where(target, 0, kept)
+    return (target if kept is None else where(target, 0, kept)), kept
+
+
+def _of_classes(
+    scores: Tensor, target: Tensor, weights: Tensor | None, kept: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """For logarithms of probabilities (N, C, ...) and what `_kept` returns: the loss of each
+    target, and the weights of the targets, if they differ. Both are selected, so that it does not
+    matter what lies where no target counts."""
     loss = negative(squeeze(gather_elements(scores, unsqueeze(target, 1), 1), 1))
     counts = None if kept is None else converted(kept, scores.dtype)
     if weights is not None:
-        of_target = gather(reshape(weights, (-1,)), 0, target)
-        counts = of_target if counts is None else of_target * counts
-    return (loss if counts is None else loss * counts), counts, kept
+        counts = gather(reshape(weights, (-1,)), 0, target)
+        loss = loss * counts
+        if kept is not None:
+            counts = where(counts, 0.0, kept)
+    return (loss if kept is None else where(loss, 0.0, kept)), counts
 
 
 def _sum_classes(t: Tensor) -> Tensor:
     return reduce_sum(t, 1, 0)
 
 
-def _reduced(op: str, loss: Tensor, reduction: str, counts: Tensor | None = None) -> Tensor:
+def _reduced(
+    op: str,
+    loss: Tensor,
+    reduction: str,
+    counts: Tensor | None = None,
+    kept: Tensor | None = None,
+) -> Tensor:
     """The loss of each element, or its sum or mean with shape (1,). `counts` are the weights in a
-    weighted mean."""
+    weighted mean, `kept` says which targets count, if not all do."""
     if reduction == "none":
         return loss
     if reduction == "mean" and counts is None:
         return reshape(reduce_mean(loss, None, 0), (1,))
     total = reduce_sum(loss, None, 0)
-    if reduction == "mean":
-        total = total / reduce_sum(counts, None, 0)  # type: ignore[arg-type]
-    return reshape(total, (1,))
+    if reduction == "sum":
+        return reshape(total, (1,))
+    count = reduce_sum(counts, None, 0)  # type: ignore[arg-type]
+    if kept is None:
+        mean = reshape(total / count, (1,))
+    else:
+        some = any(kept)
+        # Selected: the mean of nothing is NaN, but its gradient is 0.
+        mean = reshape(where(total / where(count, 1.0, some), math.nan, some), (1,))
+    mean.counted = reshape(count, (1,)).detach()
+    return mean

@@ -11,7 +11,7 @@ from ..raw.exports import defined, modules_of
 #: Modules whose names are not offered.
 _INTERNAL_MODULES = frozenset(
     [
-        *("agreement", "buckets", "collectives", "compression", "hyperparameter"),
+        *("agreement", "buckets", "collectives", "compression", "counting", "hyperparameter"),
         *("hyperparameter_table", "parameter_keys", "sharding", "update_rule", "variants"),
     ]
 )

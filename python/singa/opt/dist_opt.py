@@ -26,6 +26,7 @@ from .algorithms import SGD
 from .buckets import Pair, dense, full_buckets, parts_of
 from .collectives import Collectives, update_statistics
 from .compression import Residuals, clip_values, sum_of_halves, sum_of_largest
+from .counting import counted_copy, counted_targets, of_sum, scale_to_mean
 from .optimizer import Optimizer
 from .sharding import Owners, joined_states
 
@@ -56,8 +57,9 @@ class DistOpt(Collectives):
                    that. The others get the new parameters. Same bits; on the CPU only. Default
                    False.
 
-    The gradient of an update is the mean over all shards, added in their order with the arithmetic
-    of `accumulate=V` in one process, so it has the same bits. Batch norms see one shard each; their
+    The gradient of an update is the mean over all shards, weighted by their targets where the loss
+    counts these (see `Optimizer`), added in their order with the arithmetic of `accumulate=V` in
+    one process, so it has the same bits. Batch norms see one shard each; their
     running statistics are those of all shards, in the same order. Random numbers of shard v come
     from a stream of their own. At the first step of a model all ranks get the parameters, states
     and optimizer states of rank 0.
@@ -74,7 +76,7 @@ class DistOpt(Collectives):
     opt: Optimizer
     not_settings: ClassVar[tuple[str, ...]] = (
         *("communicator", "_shards", "_kept", "_reductions", "_shard_statistics", "_statistics"),
-        *("_models", "_stream", "partial", "_residuals"),
+        *("_models", "_stream", "partial", "_residuals", "_counts"),
         *("_state_owners", "_is_divided"),
     )
 
@@ -113,6 +115,7 @@ class DistOpt(Collectives):
         opt.accumulate = 1  # the calls for an update are counted here
         self.partial = 0
         self._shards: list[list[list[Pair]]] = []  # buckets of the calls so far
+        self._counts: list[float | None] = []  # targets that the calls so far count
         self._kept: list[list[Pair]] = []  # buckets of the present call
         self._reductions: list[Any] = []  # that the last call of an update has started
         self._shard_statistics: list[list[BatchStatistics]] = []
@@ -153,6 +156,11 @@ class DistOpt(Collectives):
         """Whether it does what `opt` does by itself."""
         return self.virtual_ranks == 1
 
+    @property
+    def has_parts(self) -> bool:
+        """Whether an update has several parts, which a loss that counts its targets weighs."""
+        return not self.is_alone
+
     # A step.
 
     @contextmanager
@@ -185,6 +193,7 @@ class DistOpt(Collectives):
     def _forget_calls(self) -> None:
         """Drops what calls have kept for an update that is not made."""
         self._shards, self._kept, self._reductions, self._shard_statistics = [], [], [], []
+        self._counts = []
         self._statistics.clear()
 
     def _announce(self) -> None:
@@ -252,14 +261,21 @@ class DistOpt(Collectives):
         with self._aborting():
             if not is_recording_step():
                 self._announce()
-            pairs = autograd.backward(loss, self.opt.backward_seed(loss))
+            seed, count = self.opt.backward_seed(loss), None
+            if counted_targets(loss) is not None:
+                count = counted_copy(loss)
+                seed = of_sum(seed, count)
+            pairs = autograd.backward(loss, seed)
             buckets = full_buckets(pairs, min(limit or self.buffSize, self.buffSize))
             if self.calls > 1:
-                self._collect(buckets)
+                self._collect(buckets, count)
                 return
             started = [(self._started([bucket]), bucket) for bucket in buckets]
             self._take_statistics()
-            self._update(started)
+            if count is None:
+                self._update(started)
+            else:
+                self._update_counted(started, count)
 
     def _end_call(self) -> None:
         if not self._shards:
@@ -311,16 +327,40 @@ class DistOpt(Collectives):
         for each in sharing:
             each.Wait()
 
+    # Losses that count some of their targets (`counting`).
+
+    def _update_counted(self, buckets: Sequence[tuple[Any, list[Pair]]], count: Tensor) -> None:
+        for reduction, _ in buckets:
+            reduction.Wait()
+        pairs = [pair for _, bucket in buckets for pair in bucket]
+        lent = [count.data, *[grad.data for _, grad in pairs]]
+        host_call(lambda: self._apply_counted(pairs, [float(count)]), lent)
+
+    def _apply_counted(self, pairs: Sequence[Pair], counts: list[float | None]) -> None:
+        """Updates by the sums of all shards' gradients. `counts` are the targets of this rank's
+        shards; None: its loss does not tell, and all count alike."""
+        if any([count is not None for count in counts]):
+            of_ranks = distributed.gather([1.0 if count is None else count for count in counts])
+            targets = sum([count for counts in of_ranks for count in counts])
+            if not targets:
+                self.opt.skip_update()
+                return
+            scale_to_mean([grad for _, grad in pairs], self.virtual_ranks, targets)
+        self.opt.apply_gradients(pairs)
+        self._share([param for param, _ in pairs])
+
     # Several calls for an update.
 
-    def _collect(self, buckets: Iterable[list[Pair]]) -> None:
+    def _collect(self, buckets: Iterable[list[Pair]], count: Tensor | None) -> None:
         """Keeps the gradients and statistics of a call. In the last call of an update the gradients
         of all calls go to the other ranks, each bucket while backward makes the next ones."""
         for bucket in buckets:
             host_call(functools.partial(self._keep, bucket), [grad.data for _, grad in bucket])
         seen, self._statistics[:] = list(self._statistics), []
         lent = [t for one in seen for t in (one.mean, one.var)]
-        host_call(functools.partial(self._end_collecting, seen), lent)
+        if count is not None:
+            lent.append(count.data)
+        host_call(functools.partial(self._end_collecting, seen, count), lent)
 
     def _keep(self, bucket: list[Pair]) -> None:
         number = len(self._kept)
@@ -330,23 +370,23 @@ class DistOpt(Collectives):
             agreement.check_equal_parameters([shard[number : number + 1] for shard in shards])
             self._reductions.append(self._started([shard[number] for shard in shards]))
 
-    def _end_collecting(self, seen: list[BatchStatistics]) -> None:
+    def _end_collecting(self, seen: list[BatchStatistics], count: Tensor | None) -> None:
         kept = [s._replace(mean=s.mean.Clone(), var=s.var.Clone()) for s in seen]
         self._shards.append(self._kept)
+        self._counts.append(None if count is None else float(count))
         self._shard_statistics.append(kept)
         self._kept = []
         if len(self._shards) < self.calls:
             return
         shards, self._shards = self._shards, []
+        counts, self._counts = self._counts, []
         statistics, self._shard_statistics = self._shard_statistics, []
         reductions, self._reductions = self._reductions, []
         agreement.check_equal_parameters(shards)
         update_statistics(self.communicator, statistics)
         for reduction in reductions:
             reduction.Wait()
-        pairs = [pair for bucket in shards[0] for pair in bucket]
-        self.opt.apply_gradients(pairs)
-        self._share([param for param, _ in pairs])
+        self._apply_counted([pair for bucket in shards[0] for pair in bucket], counts)
 
     # Running statistics of batch norms.
 

@@ -11,6 +11,7 @@ from ..raw.check import integer, number
 from ..tape.step_recording import host_call, host_called, is_recording_step
 from ..tensor import DType, Tensor
 from .clipping import checked_norm_type, clip_by_global_norm, limit_all
+from .counting import counted_copy, counted_rows, counted_targets, of_sum, scale_to_mean
 from .hyperparameter import ScheduledHyperparameters, hyperparameter, scheduled
 from .hyperparameter_table import HyperparameterTable
 from .parameter_group import ParamGroup
@@ -26,7 +27,10 @@ _FLOATS = (tensor.float32, tensor.float64, tensor.bfloat16, tensor.float16)
 #: Keys in an optimizer's saved state, and the entries of its scaler's state that they hold.
 _SCALER_STATES = {"loss_scale": "scale", "loss_scale_updates": "_growth_tracker"}
 #: Keys that a saved state may lack, and that an optimizer may ignore.
-OPTIONAL_STATES = ("accumulated", "accumulated_calls", "parameter_steps", *_SCALER_STATES)
+OPTIONAL_STATES = (
+    *("accumulated", "accumulated_calls", "accumulated_targets", "accumulated_unit"),
+    *("parameter_steps", *_SCALER_STATES),
+)
 _HOST_METHODS = {"step", "apply", "apply_all", "update"}
 
 
@@ -46,9 +50,13 @@ class Optimizer(ScheduledHyperparameters, ParameterKeys):
         steps leave other norms to the host.
     clip_value: limits each element of the gradients to [-clip_value, clip_value], before
         `clip_norm`. Default None: no limit.
-    accumulate: parameters change at every n-th call only, by the mean gradient of those n calls.
-        Default 1.
+    accumulate: parameters change at every n-th call only, by the gradient of one batch of all their
+        targets: the mean of those n calls, weighted by what they count (see below). Default 1.
     scaler: a GradScaler, for gradients in float16. Default None.
+
+    A loss counts its rows; with `ignore_index` or class weights, the sum of the weights of its
+    targets (`Tensor.counted`). An update in which no target counts is not made. What was computed
+    from a loss, such as 0.5 · loss, counts like the first call of its update.
 
     A subclass implements `apply` for one parameter, or `apply_all` for a whole step. A step of a
     user's optimizer is not recorded: in graph mode the host calls it at each replay.
@@ -67,6 +75,7 @@ class Optimizer(ScheduledHyperparameters, ParameterKeys):
     #: What no step computes with; see `Layer.not_settings`.
     not_settings: ClassVar[tuple[str, ...]] = (
         *("_skipped", "_accumulated_calls", "_accumulated_grads", "_tables", "unsent"),
+        *("_accumulated_params", "_accumulated_targets", "_accumulated_unit", "_skips_call"),
     )
 
     def __init__(
@@ -91,7 +100,11 @@ class Optimizer(ScheduledHyperparameters, ParameterKeys):
         self.clip_value = clip_value
         self.accumulate = accumulate
         self._skipped = False  # whether the scaler skipped the last update
+        self._skips_call = False  # whether no target has counted in the present update
         self._accumulated_grads: dict[str, Tensor] = {}
+        self._accumulated_params: list[Tensor] = []  # which stay alive
+        # How many targets they count, in units of what the first call with a count has counted.
+        self._accumulated_targets, self._accumulated_unit = 0.0, 0.0
         self._tables: dict[int, HyperparameterTable] = {}
         self.unsent: dict[str, Any] = {}  # what compression by DistOpt has not sent yet, by key
 
@@ -164,6 +177,11 @@ class Optimizer(ScheduledHyperparameters, ParameterKeys):
         self._accumulate: int = calls
 
     @property
+    def has_parts(self) -> bool:
+        """Whether an update has several parts, which a loss that counts its targets weighs."""
+        return self.accumulate > 1
+
+    @property
     def calls_made(self) -> int:
         """Calls since the last update whose gradients wait for it."""
         return self._accumulated_calls
@@ -177,7 +195,38 @@ class Optimizer(ScheduledHyperparameters, ParameterKeys):
 
     def call(self, loss: Tensor) -> None:
         """Backward and update, without the next step of the schedules."""
-        self.apply_gradients(list(autograd.backward(loss, self.backward_seed(loss))))
+        if counted_targets(loss) is None:
+            rows = counted_rows(loss) if self.accumulate > 1 else None
+            self.apply_gradients(list(autograd.backward(loss, self.backward_seed(loss))), rows)
+            return
+        count = counted_copy(loss)
+        seed = self.backward_seed(loss)
+        if self.accumulate > 1:
+            seed = of_sum(seed, count)
+        gradients = list(autograd.backward(loss, seed))
+        lent = [count.data, *[g.data for _, g in gradients]]
+        host_call(functools.partial(self._apply_counted, gradients, count), lent)
+
+    def _apply_counted(self, gradients: Sequence[tuple[Tensor, Tensor]], count: Tensor) -> None:
+        """An update for a loss that counts some of its targets. With `accumulate` the gradients are
+        those of the sum over them."""
+        targets = float(count)
+        if targets or self.accumulate > 1:
+            self._apply_now(gradients, targets, self.accumulate > 1)
+        else:
+            self.skip_update()
+
+    def skip_update(self) -> None:
+        """Has the present call make no update, and not go on to the next step of the schedules: no
+        target has counted.
+
+        >>> optimizer = opt.SGD(lr=0.1)
+        >>> optimizer.skip_update()
+        >>> optimizer.end_call()
+        >>> optimizer.steps
+        0
+        """
+        self._skips_call = True
 
     def backward_seed(self, loss: Tensor) -> Tensor | None:
         """The gradient from which backward starts: with a scaler the loss scale, else None, which
@@ -186,10 +235,12 @@ class Optimizer(ScheduledHyperparameters, ParameterKeys):
             self._count_updates()  # now: later, reading the count would end the recording
         return None if self._scaler is None else self._scaler.seed(loss)
 
-    def apply_gradients(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> None:
+    def apply_gradients(
+        self, gradients: Sequence[tuple[Tensor, Tensor]], targets: float | None = None
+    ) -> None:
         """Updates the parameters by their gradients, without the next step of the schedules; with
-        `accumulate`, keeps them until the last call. A recorded step contains the update if it can
-        be replayed, and otherwise calls the host.
+        `accumulate`, keeps them until the last call, weighted by `targets`. A recorded step
+        contains the update if it can be replayed, and otherwise calls the host.
 
         Raises RuntimeError if there are no gradients.
         """
@@ -201,7 +252,7 @@ class Optimizer(ScheduledHyperparameters, ParameterKeys):
             finally:
                 self._records_update = False
         lent = [g.data for _, g in gradients]
-        host_call(functools.partial(self._apply_now, gradients), lent)
+        host_call(functools.partial(self._apply_now, gradients, targets), lent)
 
     def _record_update(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> bool:
         """Records the update as part of the recorded step. False: replays cannot repeat it."""
@@ -221,7 +272,8 @@ class Optimizer(ScheduledHyperparameters, ParameterKeys):
         """Ends a call of the optimizer: goes on to the next step of the schedules if the call has
         updated the parameters, which a call that only accumulates, and one that the scaler skips,
         has not."""
-        if self._accumulated_calls:
+        if self._accumulated_calls or self._skips_call:
+            self._skips_call = False
             return
         if self._scaler is not None and self._skips_on_device():
             self._pending_updates += 1
@@ -232,7 +284,12 @@ class Optimizer(ScheduledHyperparameters, ParameterKeys):
         elif not self._skipped:
             self.step()
 
-    def _apply_now(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> None:
+    def _apply_now(
+        self,
+        gradients: Sequence[tuple[Tensor, Tensor]],
+        targets: float | None = None,
+        of_sum: bool = False,
+    ) -> None:
         updates = [(self.state_key(p), p, g) for p, g in gradients]
         if not updates:
             raise RuntimeError(
@@ -240,8 +297,8 @@ class Optimizer(ScheduledHyperparameters, ParameterKeys):
                 "while the tape was off: set autograd.training, or call the model's train()"
             )
         if self.accumulate > 1:
-            updates = self._accumulate_gradients(updates)
-            if self._accumulated_calls:
+            updates = self._accumulate_gradients(updates, targets, of_sum)
+            if self._accumulated_calls or self._skips_call:
                 return
         grads = [grad for _, _, grad in updates]
         if self._skips_on_device():
@@ -351,11 +408,25 @@ class Optimizer(ScheduledHyperparameters, ParameterKeys):
             if other.device.id() != inputs[0].device.id():
                 other.to_device(inputs[0].device)
 
-    def _accumulate_gradients(self, updates: list[Update]) -> list[Update]:
-        """Adds to the accumulated gradients. The last of `accumulate` calls returns and drops
-        them."""
-        for key, _, grad in updates:
-            share = 1.0 / self.accumulate
+    def _accumulate_gradients(
+        self, updates: list[Update], targets: float | None, of_sum: bool
+    ) -> list[Update]:
+        """Adds to the accumulated gradients, those of a mean over `targets`, or of a sum. The last
+        of `accumulate` calls returns and drops them, and drops those of parameters that are no
+        longer in the models that the optimizer was set on."""
+        if not self._accumulated_calls:
+            self._accumulated_targets, self._accumulated_unit = 0.0, 0.0
+            if targets is not None:
+                self._accumulated_unit = 1.0 if of_sum else targets
+        unit = self._accumulated_unit or 1.0
+        counted = 1.0
+        if targets is not None and (of_sum or self._accumulated_unit):
+            counted = targets / unit
+        self._accumulated_targets += counted
+        share = (1.0 / unit if of_sum else counted) / self.accumulate
+        if not self._owners:  # else the models say which parameters there are
+            self._accumulated_params += [param for _, param, _ in updates]
+        for key, _, grad in updates if counted else ():
             if key in self._accumulated_grads:
                 singa_wrap.Axpy(share, grad.data, self._accumulated_grads[key].data)
             else:
@@ -364,7 +435,12 @@ class Optimizer(ScheduledHyperparameters, ParameterKeys):
         if self._accumulated_calls:
             return updates
         sums, self._accumulated_grads = self._accumulated_grads, {}
-        params = {key: holder() for key, holder in self._keys.items()}
+        if self._accumulated_targets:
+            scale_to_mean(list(sums.values()), self.accumulate, self._accumulated_targets)
+        else:
+            self.skip_update()
+        params = self._present_parameters()
+        self._accumulated_params.clear()
         return [
             (key, param, total)
             for key, total in sums.items()
@@ -392,6 +468,8 @@ class Optimizer(ScheduledHyperparameters, ParameterKeys):
         if self._accumulated_calls:
             states["accumulated"] = self._accumulated_grads
             states["accumulated_calls"] = self._accumulated_calls
+            states["accumulated_targets"] = self._accumulated_targets
+            states["accumulated_unit"] = self._accumulated_unit
         if self._scaler is not None:
             scaler = self._scaler.state_dict()
             states |= {name: scaler[key] for name, key in _SCALER_STATES.items()}
@@ -414,6 +492,8 @@ class Optimizer(ScheduledHyperparameters, ParameterKeys):
         steps = integer(kind, "step_counter", states["step_counter"], 0)
         waiting = integer(kind, "accumulated_calls", states.get("accumulated_calls", 0), 0)
         sums = self._copied("accumulated", states.get("accumulated", {}))
+        targets = float(states.get("accumulated_targets", waiting))  # older states have none
+        unit = float(states.get("accumulated_unit", 0.0))
         behind = {
             key: max(steps - integer(kind, f"parameter_steps of {key}", count, 0), 0)
             for key, count in dict(states.get("parameter_steps", {})).items()
@@ -428,6 +508,7 @@ class Optimizer(ScheduledHyperparameters, ParameterKeys):
         self._keys = {key: ref for key, ref in self._keys.items() if ref() is not None}
         self._count_updates()
         self._steps, self._accumulated_calls, self._accumulated_grads = steps, waiting, sums
+        self._accumulated_targets, self._accumulated_unit = targets, unit
         self._behind = behind
         for name, schedule in restored.items():
             setattr(self, name, schedule)
@@ -469,6 +550,7 @@ class Optimizer(ScheduledHyperparameters, ParameterKeys):
             "_group_of": {},
             "_value_tensors": {},
             "_tables": {},
+            "_accumulated_params": [],
             "_chosen": None,
         }
         return {**self.__dict__, **made_anew}

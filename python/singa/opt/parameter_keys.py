@@ -92,6 +92,16 @@ class ParameterKeys:
         found = self._find_paths(self._living_owners())
         return [param for _, param in found if param.stores_grad]
 
+    def _present_parameters(self) -> dict[str, Tensor]:
+        """The parameters by key. Where the optimizer was set on models, only those that they have
+        now: a layer that was replaced may still be alive."""
+        living = {key: param for key, ref in self._keys.items() if (param := ref()) is not None}
+        models = self._living_owners()
+        if not models or compat_mode.enabled:  # which trains others, too, with a warning
+            return living
+        self._find_paths(models)
+        return {key: param for key, param in living.items() if self._path(param) is not None}
+
     def update_only(self, chosen: Callable[[Tensor], bool]) -> None:
         """From now on, updates only the parameters for which `chosen` is true, and drops and keeps
         no state of others, which other ranks update (`DistOpt(shard_state=True)`). All gradients

@@ -117,6 +117,9 @@ class Tensor(_Base):
     stores_grad: bool
     name: str | None
     grad: Tensor | None
+    #: Of a loss that is a mean over targets of which some do not count, or count more than others:
+    #: the sum of their weights. Results of operators on the loss have none.
+    counted: Tensor | None = None
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ class Evaluator:
                     f"[Trainer] metrics: {name!r} is {measure!r:.80}; expected a Metric, or a "
                     "function of outputs and targets"
                 )
-        if reserved := self.metrics.keys() & {"loss", "images"}:
+        if reserved := self.metrics.keys() & {"loss", "images", "counted"}:
             raise ValueError(f"[Trainer] metrics: {min(reserved)!r} has another meaning")
         self.dtype = dtype
         self.ema = opt.EMA(model, ema) if isinstance(ema, int | float) else ema

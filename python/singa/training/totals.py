@@ -12,6 +12,8 @@ from ..tensor import Tensor
 
 #: A Metric, or a function of outputs and targets that returns a sum over the batch.
 Measure = Metric | Callable[[Any, Any], float]
+#: Sums that are no sums over a loss or a metric.
+_COUNTS = ("images", "counted")
 
 
 class NonFiniteLossError(ValueError):
@@ -36,8 +38,9 @@ class Totals:
     sums      where to start: the sums so far
     has_loss  whether batches have a loss
 
-    `sums` has the number of "images" (rows of the batches), the "loss" summed over them, and the
-    sums of the functions.
+    `sums` has the number of "images" (rows of the batches), the number of "counted" targets (see
+    `Tensor.counted`; of other losses the rows), the "loss" summed over these, and the sums of the
+    functions.
     """
 
     def __init__(
@@ -51,8 +54,11 @@ class Totals:
         self._metrics = {n: m for n, m in metrics.items() if isinstance(m, Metric)}
         for metric in self._metrics.values():
             metric.reset()
-        self.sums: dict[str, float] = {"images": 0} | ({"loss": 0.0} if has_loss else {})
+        self.sums: dict[str, float] = {"images": 0}
+        self.sums |= {"counted": 0.0, "loss": 0.0} if has_loss else {}
         self.sums |= dict.fromkeys(self._functions, 0)
+        if sums and "counted" not in sums:  # of an older version
+            sums = {**sums, "counted": sums["images"]}
         self.sums |= {name: value for name, value in (sums or {}).items() if name in self.sums}
         self._names = list(metrics)
         self._together = together
@@ -70,8 +76,12 @@ class Totals:
         batches, self._batches = self._batches, []
         for _, loss, _, rows in batches:
             self.sums["images"] += rows
-            if loss is not None:
-                self.sums["loss"] += float(loss) * rows
+            if loss is None:
+                continue
+            counted = rows if loss.counted is None else float(loss.counted)
+            if counted:  # else the loss is NaN
+                self.sums["counted"] += counted
+                self.sums["loss"] += float(loss) * counted
         if not math.isfinite(total := self.sums.get("loss", 0.0)):
             raise NonFiniteLossError(total)
         if not self._names:
@@ -83,7 +93,8 @@ class Totals:
                 metric.update(out, y)
 
     def means(self) -> dict[str, float]:
-        """The means over this rank's rows so far, without the Metrics."""
+        """The means over this rank's rows so far, without the Metrics; of the loss over the targets
+        that counted, NaN if none did."""
         return self._means(self.sums)
 
     def of_all(self, prefix: str = "") -> dict[str, Any]:
@@ -97,7 +108,11 @@ class Totals:
 
     def _means(self, sums: Mapping[str, float]) -> dict[str, float]:
         images = max(sums["images"], 1)
-        return {name: value / images for name, value in sums.items() if name != "images"}
+        means = {name: value / images for name, value in sums.items() if name not in _COUNTS}
+        if "loss" in sums and sums["images"]:
+            counted = sums["counted"]
+            means["loss"] = sums["loss"] / counted if counted else math.nan
+        return means
 
 
 def own_sums(saved: list[dict[str, float]] | dict[str, float]) -> dict[str, float]:

@@ -1,5 +1,7 @@
 """Losses with PyTorch's arguments: combinations of them, odd targets, half types, wrong indices."""
 
+import itertools
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -60,10 +62,62 @@ def test_cross_entropy_of_classes_is_pytorch(
     np.testing.assert_allclose(gradient, theirs.grad.numpy(), rtol=1e-12, atol=1e-14)
 
 
-def test_targets_that_are_all_ignored(torch: ModuleType) -> None:
-    x, t = of(_SCORES[6, 4]), np.full(6, 255)
-    assert np.isnan(autograd.softmax_cross_entropy(x, t, ignore_index=255).item())
-    assert autograd.softmax_cross_entropy(x, t, ignore_index=255, reduction="sum").item() == 0
+@pytest.mark.parametrize("weight", [None, _WEIGHT], ids=["", "weight"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_targets_that_are_all_ignored(torch: ModuleType, smoothing: float, weight: Any) -> None:
+    """As PyTorch's, the mean is NaN, the sum 0, and the gradient 0."""
+    t = np.full(6, 255)
+    losses = [
+        partial(autograd.softmax_cross_entropy, smoothing=smoothing),
+        autograd.nll_loss,
+    ]
+    for loss, reduction in itertools.product(losses, ("mean", "sum")):
+        x = of(_SCORES[6, 4])
+        x.stores_grad = True
+        value = loss(x, t, weight=weight, ignore_index=255, reduction=reduction)
+        np.testing.assert_array_equal(value.numpy(), [np.nan if reduction == "mean" else 0.0])
+        ((_, gradient),) = autograd.backward(value)
+        np.testing.assert_array_equal(gradient.numpy(), np.zeros((6, 4)))
+
+
+@pytest.mark.parametrize("weight", [None, _WEIGHT], ids=["", "weight"])
+@pytest.mark.parametrize("what", [-np.inf, np.inf, np.nan])
+def test_ignored_places_may_hold_anything(torch: ModuleType, what: float, weight: Any) -> None:
+    scores, t = np.array(_SCORES[6, 4]), np.array([1, 255, 2, 255, 0, 3])
+    scores[1], scores[3, 0] = what, what
+    kept = t != 255
+    theirs = torch.tensor(scores[kept].astype(np.float64), requires_grad=True)
+    classes = torch.tensor(t[kept])
+    functional = torch.nn.functional
+    share = None if weight is None else torch.tensor(np.asarray(weight, np.float64))
+    want = functional.cross_entropy(theirs, classes, weight=share)
+    want.backward()
+    x = of(scores)
+    x.stores_grad = True
+    loss = autograd.softmax_cross_entropy(x, t, weight=weight, ignore_index=255)
+    np.testing.assert_allclose(loss.numpy(), [want.item()], 1e-6)
+    ((_, gradient),) = autograd.backward(loss)
+    np.testing.assert_allclose(gradient.numpy()[kept], theirs.grad.numpy(), 1e-5, 1e-7)
+    logarithms = autograd.nll_loss(of(scores), t, weight=weight, ignore_index=255)
+    want = functional.nll_loss(torch.tensor(scores[kept].astype(np.float64)), classes, weight=share)
+    np.testing.assert_allclose(logarithms.numpy(), [want.item()], 1e-6)
+
+
+def test_what_a_loss_counts() -> None:
+    x, t = of(_SCORES[6, 4]), np.array([1, 255, 2, 255, 0, 3])
+    weight = [1.0, 2.0, 4.0, 0.5]
+    for more, counted in (
+        ({"ignore_index": 255}, 4.0),
+        ({"ignore_index": 255, "weight": weight}, 7.5),
+        ({"ignore_index": 0, "weight": weight}, None),
+    ):
+        classes = t if counted else np.zeros(6, np.int64)
+        loss = autograd.softmax_cross_entropy(x, classes, **more)
+        assert loss.counted.numpy().tolist() == [counted or 0.0]
+        assert autograd.nll_loss(x, classes, **more).counted.shape == (1,)
+        assert (loss * 2.0).counted is None
+        assert autograd.softmax_cross_entropy(x, classes, reduction="sum", **more).counted is None
+    assert autograd.softmax_cross_entropy(x, np.zeros(6, np.int64)).counted is None
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import singa
 from fitted_net import BATCH, ROWS, Affine, Net, classes, loader, states
-from singa import autograd, layer, metric, opt, tensor, training
+from singa import autograd, data, layer, metric, models, opt, tensor, training
 from singa.files import state_files
 from singa.training import (
     BestModel,
@@ -132,6 +132,60 @@ def test_accumulation_is_a_larger_batch():
         np.testing.assert_allclose(states(nets[1])[name], value, rtol=1e-5, err_msg=name)
 
 
+@pytest.mark.parametrize("graph", [False, True])
+@pytest.mark.parametrize(
+    "options", [{"ignore_index": 2}, {"weight": [1.0, 5.0, 0.1]}, {"ignore_index": -100}], ids=str
+)
+def test_losses_are_means_over_the_targets_that_count(options, graph):
+    """Of the batches of 8, 8 and 6 rows together, whatever counts in each."""
+    x, y = classes()
+    if options.get("ignore_index") == -100:
+        y[:8], y[11] = -100, -100  # the whole first batch
+    net, batches = Affine(3).start(x), loader(x, y, shuffle=False)
+    net.loss, net.graph_mode = layer.CrossEntropyLoss(**options), graph
+    net.set_optimizer(opt.SGD(0.0))
+    net.fc.W.set_value(np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32))
+    scores = tensor.from_numpy(net.predict(x))
+    expected = pytest.approx(net.loss(scores, tensor.from_numpy(y)).item(), rel=1e-5)
+    for record in Trainer(net, verbose=False).fit(batches, 4, batches):  # the last are replayed
+        assert (record["train_loss"], record["val_loss"]) == (expected, expected)
+    assert net.evaluate(batches)["loss"] == expected
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_parts_of_a_batch_weigh_by_the_targets_that_count(graph):
+    """Of the last batch, of 3 rows, one part has no row, and another one no target."""
+    x, y = classes(19)
+    y[[0, 3, 8, 9, 10, 17]] = -100
+    nets = []
+    for parts in (1, 4):
+        singa.seed(1)
+        net = models.Sequential(layer.Linear(3), loss=layer.CrossEntropyLoss(ignore_index=-100))
+        net.set_optimizer(opt.SGD(0.1, momentum=0.9))
+        net.compile([tensor.from_numpy(x[:8])], use_graph=graph)
+        batches = data.DataLoader(data.ArrayDataset(x, y), 8, virtual_ranks=parts)
+        record = Trainer(net, verbose=False).fit(batches, 3)[-1]
+        nets.append((states(net), record["train_loss"]))
+    (whole, loss), (found, loss_of_parts) = nets
+    assert loss_of_parts == pytest.approx(loss, rel=1e-5)
+    for name, value in whole.items():
+        np.testing.assert_allclose(found[name], value, 1e-4, 1e-6, err_msg=name)
+
+
+def test_an_epoch_in_which_no_target_counts():
+    x, y = classes()
+    net = Affine(3).start(x)
+    net.loss = layer.CrossEntropyLoss(ignore_index=-100)
+    net.set_optimizer(opt.SGD(0.1, momentum=0.9, weight_decay=0.1))
+    net.fit(x, y, verbose=False)
+    before, steps = states(net), net.optimizer.steps
+    (record,) = net.fit(x, np.full_like(y, -100), verbose=False)
+    assert np.isnan(record["train_loss"])
+    assert net.optimizer.steps == record["step"] == steps
+    for name, value in states(net).items():
+        np.testing.assert_array_equal(value, before[name], name)
+
+
 def test_the_ema_is_validated():
     x, y = classes()
     net = made()
@@ -176,7 +230,7 @@ def test_outputs_of_several_shapes_are_read_together():
     for length in (2, 3):
         ones = tensor.from_numpy(np.ones((1, length), np.float32))
         totals.add(ones, tensor.from_numpy(np.float32(1)), ones, 1)
-    assert totals.sums == {"images": 2, "loss": 2.0, "sum": 10.0}
+    assert totals.sums == {"images": 2, "counted": 2, "loss": 2.0, "sum": 10.0}
 
 
 def test_in_16_bits():

@@ -42,6 +42,7 @@ from . import singa_wrap as _c
 from .dtypes import is_float
 from .graph.memory_plan import MemoryPlan, memory_plan
 from .graph.step_graphs import Rewriting, StepGraphs
+from .layer import late
 from .layer.head import replace_head
 from .layer.outputs import outputs_of
 from .layer.summary import Summary, summarize
@@ -714,6 +715,8 @@ class Model(layer.Layer, metaclass=ModelMeta):
         for name, value in aux.items():
             dtypes[name] = int(tensor.as_dtype(value.dtype))
         arrays = {name: value.numpy() for name, value in states.items()}
+        for name, value in late.waiting(self).items():
+            arrays[name], dtypes[name] = value, int(tensor.as_dtype(value.dtype))
         state_files.save_states(fpath, arrays, aux, dtypes)
 
     def load_states(self, fpath: str | os.PathLike[str], strict: bool = True) -> LoadedStates:
@@ -742,13 +745,17 @@ class Model(layer.Layer, metaclass=ModelMeta):
         own = self._compiled_states("load_states")
         where = f"[load_states] {os.fspath(fpath)}"
 
+        def present(found: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
+            awaited = late.awaited(self, found.keys() - own.keys())
+            return {name: shape for name, shape in found.items() if name not in awaited}
+
         def check(found: dict[str, tuple[int, ...]]) -> None:
-            fit.fit(where, own, found, strict)
+            fit.fit(where, own, present(found), strict)
 
         room = sum(value.memsize() for value in own.values())
         states, aux = state_files.load_states(fpath, check, room)
         others = {name: _as_tensor(value) for name, value in aux.items()}
-        shapes = {name: value.shape for name, value in states.items()}
+        shapes = present({name: value.shape for name, value in states.items()})
         names, apart = fit.fit(where, own, shapes, strict)
         ready = checked(f"{where}:", own, {here: states[there] for here, there in names.items()})
         fit.say_renamed(where, names)
@@ -756,6 +763,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
             self.set_states(ready)
         else:
             self.set_states(ready, strict=False)
+        late.give(self, {n: v for n, v in states.items() if n not in own and n not in shapes})
         return LoadedStates(others, apart.missing, apart.unexpected)
 
     def load_torch(

@@ -18,6 +18,7 @@ from ..tape import autocast
 from ..tape.assignment import checked, write_all
 from ..tape.autocast import master_dtype
 from ..tensor import Tensor
+from . import late
 from .hooks import Hookable
 from .types import Typed
 
@@ -127,7 +128,11 @@ class LayerMeta(type):
             if not self._initialized:
                 with _initializing:
                     if not self._initialized:
-                        self.initialize(*args, **kwargs)
+                        x = None if self._late is None else _first_tensor((*args, *kwargs.values()))
+                        if x is None:
+                            self.initialize(*args, **kwargs)
+                        else:
+                            late.initialize(self, x.device, *args, **kwargs)
                         self._initialized = True
             return func(self, *args, **kwargs)
 
@@ -179,7 +184,7 @@ class Layer(Hookable, Typed, metaclass=LayerMeta):
     transient: ClassVar[tuple[str, ...]] = ()
     #: Names of attributes that do not affect a step. A change of any other attribute makes recorded
     #: steps be recorded again; a step that changes one itself is executed.
-    not_settings: ClassVar[tuple[str, ...]] = ("_inside", "_fits")
+    not_settings: ClassVar[tuple[str, ...]] = ("_inside", "_fits", "_late")
     #: Names of settings that parameters follow from. They cannot change once there are parameters.
     fixed_settings: ClassVar[tuple[str, ...]] = ()
     #: Names of settings that `transient` attributes, such as handles, are made of. A change drops
@@ -187,7 +192,7 @@ class Layer(Hookable, Typed, metaclass=LayerMeta):
     handle_settings: ClassVar[tuple[str, ...]] = ()
     _watched: ClassVar[frozenset[str]] = frozenset()  # both, with those of base classes
     #: Names of attributes that hold no layers and no parameters.
-    _partless: ClassVar[frozenset[str]] = frozenset(["_layers", "_fits"])
+    _partless: ClassVar[frozenset[str]] = frozenset(["_layers", "_fits", "_late"])
     #: Whether observers see parts of the layer that are not layers, such as nodes of a graph.
     has_parts: ClassVar[bool] = False
 
@@ -198,6 +203,8 @@ class Layer(Hookable, Typed, metaclass=LayerMeta):
     _registered: int  # number of layers that register_layers() has added
     #: (kind of input, tensors, their data) for which `_follow` has nothing to do.
     _fits: tuple[Any, list[Tensor], list[Any]] | None = None
+    #: What a file has for parameters that do not exist yet; see `late`.
+    _late: dict[str, Any] | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -452,6 +459,10 @@ class Layer(Hookable, Typed, metaclass=LayerMeta):
         here = set(map(id, self.__dict__.values()))
         members = _inside(attribute, value, self.sep)
         return [(path, item) for path, item in members if id(item) not in here]
+
+    def _is_late(self) -> bool:
+        """Whether the layer has not created its parameters, and may have some."""
+        return not self._initialized and type(self).initialize is not Layer.initialize
 
     def _new_param(
         self, attribute: str, shape: tuple[int, ...], like: Tensor, fill: Callable[[Tensor], Any]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import singa_wrap
-from ..layer import BatchNorm2d, Layer
+from ..layer import BatchNorm2d, Layer, late
 from ..layer.base import each_once
 from ..raw.check import integer, names_keywords, number
 from ..tape.assignment import Value, checked, write
@@ -22,7 +22,7 @@ class Average:
     """What averages of a model's weights share: EMA and SWA."""
 
     #: What no step computes with; see `Layer.not_settings`.
-    not_settings: ClassVar[tuple[str, ...]] = ("_averages", "_updates", "_applied")
+    not_settings: ClassVar[tuple[str, ...]] = ("_averages", "_updates", "_applied", "_late")
 
     def __init__(self, model: Layer, use_buffers: bool = False) -> None:
         if not isinstance(model, Layer):
@@ -32,6 +32,7 @@ class Average:
         self.use_buffers: bool = bool(use_buffers)
         # (weight, average): an average belongs to its weight, whatever its name becomes.
         self._averages: list[tuple[Tensor, Tensor]] = []
+        self._late: dict[str, Any] = {}  # of weights that do not exist yet; see `layer.late`
         self._updates = 0
         self._applied = False
 
@@ -68,8 +69,12 @@ class Average:
             )
         before = {id(weight): average for weight, average in self._averages}
         self._averages = []
-        for weight in weights.values():
+        for name, weight in weights.items():
             average = before.get(id(weight))
+            if average is None and name in self._late:
+                average = weight.deepcopy()
+                value = self._late.pop(name)
+                write(average, checked("[update]", {name: average}, {name: value})[name])
             if average is None:
                 average = weight.deepcopy()
             else:
@@ -112,6 +117,7 @@ class Average:
         name, which are not copies."""
         averages = {id(weight): average for weight, average in self._averages}
         named = {n: averages[id(w)] for n, w in self.weights().items() if id(w) in averages}
+        named |= {n: from_numpy(value) for n, value in self._late.items()}
         return {"updates": self._updates, "averages": named}
 
     def set_states(self, states: Mapping[str, Any]) -> None:
@@ -127,6 +133,8 @@ class Average:
             write(average, value)
             pairs.append((weights[name], average))
         self._averages, self._updates = pairs, updates
+        others = {n: v for n, v in states["averages"].items() if n not in averages}
+        self._late = {n: v.numpy() if isinstance(v, Tensor) else v for n, v in others.items()}
 
     def checked_states(self, where: str, states: Mapping[str, Any]) -> tuple[int, dict[str, Value]]:
         """The number of updates and the averages in `states`, as `set_states` takes them. Raises as
@@ -139,8 +147,9 @@ class Average:
             raise TypeError(f"{where} expected averages by name, got {type(averages).__name__}")
         updates = integer(type(self).__name__, "updates", updates, 0)
         weights = self.weights() if updates else {}
-        if weights.keys() != averages.keys():
-            odd = ", ".join(sorted(weights.keys() ^ averages.keys()))
+        awaited = late.awaited(self.model, averages.keys() - weights.keys())
+        if weights.keys() != averages.keys() - awaited:
+            odd = ", ".join(sorted((weights.keys() ^ averages.keys()) - awaited))
             raise ValueError(f"{where} the averages are not of this model's weights: {odd:.200}")
         return updates, checked(where, weights, averages)
 

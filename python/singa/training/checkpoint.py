@@ -26,6 +26,7 @@ from .._version import __version__
 from ..dtypes import numpy_dtype
 from ..files.fit import UnfitStatesError, fit, say_renamed
 from ..files.state_files import Arrays, load_safetensors, save_safetensors
+from ..layer import late
 from ..layer.base import each_once
 from ..opt.dist_opt import DistOpt
 from ..tape.assignment import checked
@@ -210,6 +211,7 @@ def _snapshot(
             arrays.update({prefix + name: value.numpy() for name, value in tensors.items()})
 
     add(_MODEL, states)
+    arrays.update({_MODEL + name: value for name, value in late.waiting(model).items()})
     own = _random_states(model)
     metadata: dict[str, Any] = {
         "format": _FORMAT,
@@ -277,7 +279,8 @@ def load(
     try:
         states = _below(_MODEL, arrays)
         own = model.get_states()
-        shapes = {name: value.shape for name, value in states.items()}
+        awaited = late.awaited(model, states.keys() - own.keys())
+        shapes = {name: value.shape for name, value in states.items() if name not in awaited}
         names, _ = fit(f"[checkpoint.load] {where}", own, shapes)
         given = {here: states[there] for here, there in names.items()}
         ready = checked(f"[checkpoint.load] {where}:", own, given)
@@ -307,6 +310,7 @@ def load(
             raise UnfitStatesError(f"[checkpoint.load] {where}: {error}") from error
     say_renamed(f"[checkpoint.load] {where}", names)
     model.set_states(ready)
+    late.give(model, {name: states[name] for name in awaited})
     if model.class_names is None:
         model.class_names = class_names
     if ema is not None and averages is not None:

@@ -128,11 +128,11 @@ class LayerMeta(type):
             if not self._initialized:
                 with _initializing:
                     if not self._initialized:
-                        x = None if self._late is None else _first_tensor((*args, *kwargs.values()))
-                        if x is None:
-                            self.initialize(*args, **kwargs)
-                        else:
+                        x = late.is_special(self) and _first_tensor((*args, *kwargs.values()))
+                        if isinstance(x, Tensor):
                             late.initialize(self, x.device, *args, **kwargs)
+                        else:
+                            self.initialize(*args, **kwargs)
                         self._initialized = True
             return func(self, *args, **kwargs)
 

@@ -1,13 +1,16 @@
-"""Values for parameters that do not exist yet.
+"""Parameters that come late.
 
 A layer creates its parameters when it is first called. One that only `train_one_batch` calls, such
 as an auxiliary head, has none after `compile`. What a file has for it waits in `Layer._late`, by
-the names that the layer will have, and is part of what is saved meanwhile.
+the names that the layer will have, and is part of what is saved meanwhile. On several ranks, the
+initial values come from the seed of all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..tape.step_recording import host_call
@@ -41,21 +44,51 @@ def waiting(root: Layer) -> Values:
     }
 
 
+class _Common(threading.local):
+    """The random state of initial values in this thread; None: that of the device."""
+
+    state: tuple[int, int] | None = None
+
+
+common = _Common()
+
+
+@contextmanager
+def common_seed(seed: int) -> Iterator[None]:
+    """Context manager: layers that are called for the first time draw their initial values with
+    this seed, where a rank draws other numbers of its own."""
+    before, common.state = common.state, (seed, 0)
+    try:
+        yield
+    finally:
+        common.state = before
+
+
+def is_special(layer: Layer) -> bool:
+    """Whether `initialize` of this module has to create the layer's parameters."""
+    return (layer._late is not None or common.state is not None) and layer._is_late()
+
+
 def initialize(layer: Layer, device: Device, *args: Any, **kwargs: Any) -> None:
     """Calls `layer.initialize` with inputs on `device`, and gives its parameters the values that
-    wait. The random state stays as it is, since the run that wrote the file has drawn the initial
-    values before.
+    wait. The random state stays as it is: the run that wrote the file has drawn the initial values
+    before, and those of all ranks have a seed of their own.
 
     Raises ValueError if the values do not fit.
     """
 
     def run() -> None:
-        values = layer._late
+        if layer._initialized:
+            return
+        values, own = layer._late, device.random_state()
+        if common.state is not None:
+            device.set_random_state(common.state)
+        layer.initialize(*args, **kwargs)
+        if common.state is not None:
+            common.state = device.random_state()
+        device.set_random_state(own)
         if values is None:
             return
-        before = device.random_state()
-        layer.initialize(*args, **kwargs)
-        device.set_random_state(before)
         later = awaited(layer, values)
         try:
             layer.set_states({n: v for n, v in values.items() if n not in later}, strict=True)

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import autograd, distributed, singa_wrap
+from ..layer import late
 from ..layer.base import each_once
 from ..raw.check import integer, names_keywords, number
 from ..tape.batch_statistics import BatchStatistics, collected_in
@@ -212,7 +213,8 @@ class DistOpt(Collectives):
         shard = self.global_rank * self.calls + len(self._shards)
         device.set_random_state(((seed + shard * _STREAMS) % 2**64, position))
         try:
-            yield
+            with late.common_seed((seed - (self.opt.steps + 1) * _STREAMS) % 2**64):
+                yield
         finally:
             device.set_random_state((seed, device.random_state()[1]))
 

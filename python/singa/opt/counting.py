@@ -15,11 +15,6 @@ from ..tape.tensor import wrap
 from ..tensor import Tensor
 
 
-def counted_targets(loss: Tensor) -> Tensor | None:
-    """How many targets the loss counts, where that is known on its device only."""
-    return getattr(loss, "counted", None)
-
-
 def counted_copy(loss: Tensor) -> Tensor:
     """A copy of `loss.counted`, which a recorded step may lend to the host."""
     assert loss.counted is not None

@@ -27,7 +27,7 @@ from .algorithms import SGD
 from .buckets import Pair, dense, full_buckets, parts_of
 from .collectives import Collectives, update_statistics
 from .compression import Residuals, clip_values, sum_of_halves, sum_of_largest
-from .counting import counted_copy, counted_targets, of_sum, scale_to_mean
+from .counting import counted_copy, of_sum, scale_to_mean
 from .optimizer import Optimizer
 from .sharding import Owners, joined_states
 
@@ -264,7 +264,7 @@ class DistOpt(Collectives):
             if not is_recording_step():
                 self._announce()
             seed, count = self.opt.backward_seed(loss), None
-            if counted_targets(loss) is not None:
+            if getattr(loss, "counted", None) is not None:
                 count = counted_copy(loss)
                 seed = of_sum(seed, count)
             pairs = autograd.backward(loss, seed)

@@ -11,7 +11,7 @@ from ..raw.check import integer, number
 from ..tape.step_recording import host_call, host_called, is_recording_step
 from ..tensor import DType, Tensor
 from .clipping import checked_norm_type, clip_by_global_norm, limit_all
-from .counting import counted_copy, counted_rows, counted_targets, of_sum, scale_to_mean
+from .counting import counted_copy, counted_rows, of_sum, scale_to_mean
 from .hyperparameter import ScheduledHyperparameters, hyperparameter, scheduled
 from .hyperparameter_table import HyperparameterTable
 from .parameter_group import ParamGroup
@@ -195,7 +195,7 @@ class Optimizer(ScheduledHyperparameters, ParameterKeys):
 
     def call(self, loss: Tensor) -> None:
         """Backward and update, without the next step of the schedules."""
-        if counted_targets(loss) is None:
+        if getattr(loss, "counted", None) is None:
             rows = counted_rows(loss) if self.accumulate > 1 else None
             self.apply_gradients(list(autograd.backward(loss, self.backward_seed(loss))), rows)
             return

@@ -263,10 +263,7 @@ class DistOpt(Collectives):
         with self._aborting():
             if not is_recording_step():
                 self._announce()
-            seed, count = self.opt.backward_seed(loss), None
-            if getattr(loss, "counted", None) is not None:
-                count = counted_copy(loss)
-                seed = of_sum(seed, count)
+            seed, count = self._seed(loss)
             pairs = autograd.backward(loss, seed)
             buckets = full_buckets(pairs, min(limit or self.buffSize, self.buffSize))
             if self.calls > 1:
@@ -331,6 +328,28 @@ class DistOpt(Collectives):
 
     # Losses that count some of their targets (`counting`).
 
+    def _seed(self, loss: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """What backward from the loss starts with, and what the loss counts, if it does."""
+        seed = self.opt.backward_seed(loss)
+        if getattr(loss, "counted", None) is None:
+            return seed, None
+        count = counted_copy(loss)
+        return of_sum(seed, count), count
+
+    def _weighs(self, pairs: Sequence[Pair], counts: list[float | None]) -> bool:
+        """Divides gradients of sums over targets by the targets of all shards together, and
+        multiplies them by the number of shards. `counts` are those of this rank's shards; None: its
+        loss does not tell, and all count alike. False: no target counts, so there is no update."""
+        if all([count is None for count in counts]):
+            return True
+        of_ranks = distributed.gather([1.0 if count is None else count for count in counts])
+        targets = sum([count for counts in of_ranks for count in counts])
+        if not targets:
+            self.opt.skip_update()
+            return False
+        scale_to_mean([grad for _, grad in pairs], self.virtual_ranks, targets)
+        return True
+
     def _update_counted(self, buckets: Sequence[tuple[Any, list[Pair]]], count: Tensor) -> None:
         for reduction, _ in buckets:
             reduction.Wait()
@@ -339,17 +358,10 @@ class DistOpt(Collectives):
         host_call(lambda: self._apply_counted(pairs, [float(count)]), lent)
 
     def _apply_counted(self, pairs: Sequence[Pair], counts: list[float | None]) -> None:
-        """Updates by the sums of all shards' gradients. `counts` are the targets of this rank's
-        shards; None: its loss does not tell, and all count alike."""
-        if any([count is not None for count in counts]):
-            of_ranks = distributed.gather([1.0 if count is None else count for count in counts])
-            targets = sum([count for counts in of_ranks for count in counts])
-            if not targets:
-                self.opt.skip_update()
-                return
-            scale_to_mean([grad for _, grad in pairs], self.virtual_ranks, targets)
-        self.opt.apply_gradients(pairs)
-        self._share([param for param, _ in pairs])
+        """Updates by the means of all shards' gradients."""
+        if self._weighs(pairs, counts):
+            self.opt.apply_gradients(pairs)
+            self._share([param for param, _ in pairs])
 
     # Several calls for an update.
 
@@ -440,9 +452,18 @@ class DistOpt(Collectives):
         if self.calls > 1:
             raise ValueError("[DistOpt] compression needs virtual_ranks of the number of ranks")
         with self._aborting():
-            pairs = list(autograd.backward(loss, self.opt.backward_seed(loss)))
+            seed, count = self._seed(loss)
+            pairs = list(autograd.backward(loss, seed))
             self._take_statistics()
-            host_call(functools.partial(reduce, pairs), [grad.data for _, grad in pairs])
+            lent = [grad.data for _, grad in pairs]
+            if count is not None:
+                lent.append(count.data)
+
+            def run() -> None:
+                if self._weighs(pairs, [None if count is None else float(count)]):
+                    reduce(pairs)
+
+            host_call(run, lent)
         host_call(self._end_call)
 
     def _reduce_half(self, bound: float | None, pairs: list[Pair]) -> None:

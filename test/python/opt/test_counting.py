@@ -1,6 +1,7 @@
 """Losses that count some of their targets: parts of an update, by accumulation and by ranks, are
 one large batch, and an update in which no target counts is not made."""
 
+import warnings
 import weakref
 
 import numpy as np
@@ -215,3 +216,30 @@ def test_ranks_have_the_bits_of_accumulation(loss, ranks, shards, graph):
         return training(optimizer, rank * calls, calls)
 
     expect_equal(in_ranks(ranks, body), want)
+
+
+@pytest.mark.cpu("ranks are processes with memory on the CPU")
+@pytest.mark.parametrize("graph", [False, True])
+def test_compressed_gradients_of_ranks_are_those_of_one_batch(graph):
+    """Where all elements are sent. The second rank counts less than the first, and once nothing."""
+
+    def training(optimizer, rows, update):
+        net = made(optimizer, LOSSES["ignore_index"](), graph)
+        net.train_one_batch = lambda x, y: update(net, net.loss(net.forward(x), y))
+        for number, (x, y) in enumerate(batches(False, 4)):
+            y[6:] = IGNORED
+            y[4] = y[4] if number % 2 else IGNORED
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the function is no recorded setting
+                step(net, x[rows], y[rows])
+        return {name: value.numpy() for name, value in net.get_params().items()}
+
+    def body(rank, holder):
+        optimizer = opt.DistOpt(opt.SGD(0.1, 0.9), holder, rank, 2)
+        update = lambda net, loss: optimizer.backward_and_sparse_update(loss, spars=0.0)  # noqa: E731
+        return training(optimizer, slice(4 * rank, 4 + 7 * rank), update)
+
+    want = training(opt.SGD(0.1, 0.9), slice(None), lambda net, loss: net.optimizer(loss))
+    for found in in_ranks(2, body):
+        for name, value in want.items():
+            np.testing.assert_allclose(found[name], value, 1e-6, 1e-8, err_msg=name)

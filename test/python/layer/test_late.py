@@ -4,7 +4,6 @@ has for them waits until then."""
 import numpy as np
 import pytest
 import singa
-from ranks import in_ranks
 from singa import autograd, layer, model, opt, tensor
 from singa.training import checkpoint
 
@@ -150,26 +149,6 @@ def test_states_wait_too(trained, tmp_path):
         for name, value in other.get_params().items():
             np.testing.assert_array_equal(value.numpy(), old[name], name)
     assert net.get_states().keys() == other.get_states().keys()
-
-
-@pytest.mark.cpu("ranks are processes with memory on the CPU")
-@pytest.mark.parametrize("graph", [False, True])
-def test_ranks_have_the_same_initial_values(graph):
-    def training(optimizer, seed, shards):
-        singa.seed(seed)
-        net = Auxiliary()
-        net.set_optimizer(optimizer)
-        net.compile([batch(0)[0]], use_graph=graph)
-        for number in range(4):
-            for shard in shards:
-                net(*batch(2 * number + shard))
-        return states(net)
-
-    expected = training(opt.DistOpt(opt.Adam(0.01), virtual_ranks=2), 1, (0, 1))
-    run = lambda rank, holder: training(  # noqa: E731
-        opt.DistOpt(opt.Adam(0.01), holder, rank, 2, virtual_ranks=2), rank + 1, (rank,)
-    )
-    assert in_ranks(2, run) == [expected, expected]
 
 
 def test_what_does_not_fit(trained):

@@ -147,6 +147,46 @@ def test_an_uneven_tail_counts_by_its_images(ranks, virtual, graph):
             np.testing.assert_allclose(found[name], value, 0, 1e-13, err_msg=name)
 
 
+class Headed(Plain):
+    """With a layer that only training calls, which creates its parameters in the first step."""
+
+    def __init__(self):
+        super().__init__()
+        self.drop, self.head = layer.Dropout(0.3), layer.Linear(3)
+
+    def train_one_batch(self, x, y):
+        h = self.drop(self.flat(autograd.relu(self.conv(x))))
+        loss = autograd.softmax_cross_entropy(self.fc(h) + self.head(h), y)
+        self.optimizer(loss)
+        return loss
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_layers_that_come_late_are_the_same_on_all_ranks(graph):
+    rng = np.random.default_rng(2)
+    images = rng.normal(size=(4, 2, 3, 3, 5, 5)).astype(np.float32)
+    labels = rng.integers(0, 3, (4, 2, 3)).astype(np.int32)
+
+    def training(optimizer, seed, ours):
+        singa.seed(seed)
+        net = Headed()
+        net.set_optimizer(optimizer)
+        net.compile([tensor.from_numpy(images[0, 0])], use_graph=graph)
+        assert "head.W" not in net.get_params()
+        for x, y in zip(images, labels, strict=True):
+            for shard in ours:
+                net(tensor.from_numpy(x[shard]), tensor.from_numpy(y[shard]))
+        return states(net)
+
+    def body(rank, holder):
+        optimizer = opt.DistOpt(sgd(), holder, rank, 2, virtual_ranks=2)
+        return training(optimizer, rank + 1, (rank,))
+
+    want = training(opt.DistOpt(sgd(), virtual_ranks=2), 1, (0, 1))
+    assert "head.W" in want
+    expect_equal(in_ranks(2, body), want)
+
+
 class Listed(Plain):
     """Keeps its layers, two of which share a weight, in a list."""
 

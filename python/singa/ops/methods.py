@@ -22,7 +22,7 @@ from .arithmetic import pow
 from .conversion import Cast, converted
 from .elementwise import Abs, Exp, Log, ReLU, Sigmoid, Sqrt, Square, Tanh, clip
 from .indexing import where
-from .items import getitem
+from .items import getitem, setitem
 from .joining import Repeat
 from .linalg import matmul
 from .movement import Clone, Contiguous, Reshape, Squeeze, ToDevice, Transpose, Unsqueeze
@@ -518,6 +518,7 @@ def _converting(name: str, dtype: DType) -> Callable[..., Tensor]:
 METHODS: dict[str, Any] = {
     **SIGNS,
     "__getitem__": getitem,
+    "__setitem__": setitem,
     **{k: v for k, v in vars(Methods).items() if isinstance(v, FunctionType | property)},
     **{name: _applying(name, kind) for name, kind in _ELEMENTWISE.items()},
     **{name: _converting(name, dtype) for name, dtype in _CONVERSIONS.items()},

@@ -20,40 +20,53 @@ Basic = int | slice | None
 def normalize(key: object, rank: int) -> list[Any]:
     """Converts a key to a list with one entry per axis or new axis, in which Ellipsis is expanded.
 
-    An entry is an int, a slice, None (a new axis) or an array of indices. A mask covers as many
-    axes as it has. Raises IndexError for more entries than axes or a second Ellipsis, TypeError
-    for other entries.
+    An entry is an int, a slice, None (a new axis), an array of integers, or an array of bools: a
+    mask, which covers as many axes as it has. A bool is a mask without axes. Raises IndexError for
+    more entries than axes or a second Ellipsis, TypeError for other entries.
     """
-    entries: Sequence[Any] = key if isinstance(key, tuple) else (key,)
-    used = 0
+    entries = [_entry(entry) for entry in (key if isinstance(key, tuple) else (key,))]
     if sum(1 for entry in entries if entry is Ellipsis) > 1:
         raise IndexError("[getitem] an index can have only one ellipsis (...)")
-    for entry in entries:
-        mask = getattr(entry, "dtype", None) == np.bool_ and getattr(entry, "ndim", 0)
-        used += int(mask) or int(entry is not None and entry is not Ellipsis)
+    used = sum(_axes(entry) for entry in entries)
     if used > rank:
         raise IndexError(f"[getitem] {used} indices for a tensor of {rank} dimensions")
     result: list[Any] = []
     for entry in entries:
-        if isinstance(entry, EllipsisType):
-            result += [slice(None)] * (rank - used)
-            used = rank
-        elif entry is None or isinstance(entry, slice):
-            result.append(entry)
-        elif isinstance(entry, (list, np.ndarray)) and not np.isscalar(entry):
-            array = np.asarray(entry)
-            if array.dtype.kind not in "iub" and array.size:
-                raise TypeError(f"[getitem] an array of {array.dtype} is not an index")
-            result.append(array)
-        else:
-            try:
-                result.append(operator.index(entry))
-            except TypeError:
-                raise TypeError(
-                    f"[getitem] {type(entry).__name__} is not an index; use integers, slices, "
-                    "None, ... or an array"
-                ) from None
+        result += [slice(None)] * (rank - used) if entry is Ellipsis else [entry]
     return result
+
+
+def is_mask(entry: object) -> bool:
+    """Whether an entry of `normalize` is a mask."""
+    return isinstance(entry, np.ndarray) and entry.dtype == np.bool_
+
+
+def _axes(entry: Any) -> int:
+    """The number of axes that an entry covers."""
+    return entry.ndim if is_mask(entry) else int(entry is not None and entry is not Ellipsis)
+
+
+def _entry(entry: Any) -> Any:
+    if entry is None or isinstance(entry, EllipsisType | slice):
+        return entry
+    if isinstance(entry, bool | np.bool_ | list | tuple | np.ndarray):
+        try:
+            array = np.asarray(entry)
+        except ValueError as error:
+            raise TypeError(f"[getitem] {entry!r:.60} is not an index: {error}") from None
+        if isinstance(entry, list | tuple) and not array.size:
+            array = array.astype(np.int64)
+        if array.dtype.kind not in "iub":
+            raise TypeError(f"[getitem] an array of {array.dtype} is not an index")
+        if array.ndim or array.dtype == np.bool_:
+            return array
+    try:
+        return operator.index(entry)
+    except TypeError:
+        raise TypeError(
+            f"[getitem] {type(entry).__name__} is not an index; use integers, slices, None, ... or "
+            "an array"
+        ) from None
 
 
 def bounds(entry: slice, length: int) -> tuple[int, int, int]:
@@ -115,6 +128,5 @@ def keeping_axes(entries: Sequence[Any], shape: Sequence[int]) -> list[Any]:
             result.append(slice(start, start + 1))
         else:
             result.append(entry)
-        mask = isinstance(entry, np.ndarray) and entry.dtype == np.bool_
-        source += entry.ndim if mask else int(entry is not None)
+        source += _axes(entry)
     return result

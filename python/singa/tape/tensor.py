@@ -14,7 +14,6 @@ from ..dtypes import BY_VALUE, DType, as_dtype, float32, is_float, numpy_dtype
 from ..raw import compat_mode
 from ..raw.arrays import as_shape, converted, fill, narrowed
 from ..raw.check import integer, number
-from ..raw.indexing import normalize, view
 from .grad_mode import state
 from .step_recording import move_back
 
@@ -522,28 +521,6 @@ class Tensor(_Base):
     def __iter__(self) -> Iterator[Tensor]:
         return (self[i] for i in range(len(self)))
 
-    def __setitem__(self, key: Any, value: Any) -> None:
-        """Writes to the elements that a basic index or a boolean mask of this shape selects."""
-        if is_computed(self):
-            raise RuntimeError(
-                "[setitem] writing to a computed tensor would not be recorded; use autograd.where "
-                "or autograd.scatter_elements, or write to t.detach()"
-            )
-        key = without_tensors(key)
-        if isinstance(key, np.ndarray) and key.dtype == np.bool_:
-            mask = as_raw(key, device=self.device)
-            new = as_raw(value, self.dtype, self.device)
-            self.data.CopyFrom(_c.Where(mask, new, self.data))
-            return
-        entries = normalize(key, self.ndim())
-        if any(isinstance(entry, np.ndarray) for entry in entries):
-            raise TypeError("[setitem] takes integers, slices, None, ... or a boolean mask")
-        target = view(self.data, entries)
-        if isinstance(value, (int, float)):
-            fill(target, value)
-        else:
-            target.CopyFrom(as_raw(value, device=self.device))
-
     def set_value(self, x: ArrayLike | Tensor, inplace: bool = True) -> Tensor:
         """Fills with a number, or with the elements of an array that broadcasts to its shape.
 
@@ -779,16 +756,6 @@ def is_computed(x: Tensor) -> bool:
     return (
         state.recording and x.requires_grad and x._creator is not None and bool(x._creator._leads)
     )
-
-
-def without_tensors(key: Any) -> Any:
-    """An index in which integer and mask tensors are arrays."""
-    if isinstance(key, tuple):
-        return tuple(without_tensors(entry) for entry in key)
-    if isinstance(key, Tensor) and key.ndim():
-        array = key.numpy()
-        return array if not is_float(key.dtype) else array.astype(np.bool_)
-    return key
 
 
 def flattened(t: Tensor, function: str) -> _c.Tensor:

@@ -39,6 +39,21 @@ def test_an_index_keeps_its_axis_and_copies(key: object, as_slices: object) -> N
     np.testing.assert_array_equal(item.numpy(), CUBE[as_slices])
     t.set_value(0.0)
     np.testing.assert_array_equal(item.numpy(), CUBE[as_slices])
+    t[key] = item  # assignment follows reading
+    written = np.zeros_like(CUBE)
+    written[as_slices] = CUBE[as_slices]
+    np.testing.assert_array_equal(t.numpy(), written)
+
+
+@pytest.mark.usefixtures("singas_way")
+def test_a_comparison_is_a_mask() -> None:
+    t = tensor.from_numpy(CUBE)
+    assert (t > 20).dtype == tensor.float32
+    np.testing.assert_array_equal(t[t > 20].numpy(), [21, 22, 23])
+    t[t > 20] = 1.0
+    np.testing.assert_array_equal(t.numpy(), np.where(CUBE > 20, 1, CUBE))
+    with pytest.raises(TypeError, match="not an index"):
+        t[tensor.from_numpy(np.float32(1))]
 
 
 @pytest.mark.usefixtures("singas_way")

@@ -89,10 +89,14 @@ class ModelMeta(layer.LayerMeta):
 
     @staticmethod
     def buffer_operation(func: Callable[..., Any]) -> Callable[..., Any]:
-        """Wraps `func`, a train_one_batch, so that it runs in the mode of its model."""
+        """Wraps `func`, a train_one_batch: it runs in the mode of its model, and a script that
+        calls it in training mode calls the model."""
 
         @functools.wraps(func)
         def train_one_batch(self: Model, *args: Any, **kwargs: Any) -> Any:
+            is_own = type(self).train_one_batch is train_one_batch  # not one called by super()
+            if is_own and self.training and not _running.step:
+                return Model.__call__(self, *args, **kwargs)
             with _mode(self.training):
                 return func(self, *args, **kwargs)
 
@@ -110,8 +114,10 @@ class Model(layer.Layer, metaclass=ModelMeta):
     """A network and its training step.
 
     A subclass implements `forward` and `train_one_batch`. A call of the model runs
-    `train_one_batch`, or `forward` after eval(). Each thread has its own training mode. A thread
-    that has called neither train() nor eval() uses the mode of the thread that created the model.
+    `train_one_batch`, or `forward` after eval(). In training mode `net.train_one_batch(x, y)` is the
+    same as `net(x, y)`: recorded, and under autocast. Each thread has its own training mode. A
+    thread that has called neither train() nor eval() uses the mode of the thread that created the
+    model.
 
     >>> class Net(model.Model):
     ...     def __init__(self):
@@ -343,12 +349,15 @@ class Model(layer.Layer, metaclass=ModelMeta):
             return super().__call__(*input, **kwargs)
 
     def _train(self, *input: Any, **kwargs: Any) -> Any:
+        before, _running.step = _running.step, True
         try:
             with self._precision():
                 return self.train_one_batch(*input, **kwargs)
         except Exception as error:
             self._note_layer(error)
             raise
+        finally:
+            _running.step = before
 
     def _precision(self) -> AbstractContextManager[Any]:
         dtype = self._autocast_dtype
@@ -946,6 +955,15 @@ class _Threads(threading.local):
 
     def __init__(self, home: int) -> None:
         self.home = home
+
+
+class _Running(threading.local):
+    """Whether this thread is in the training step of a model."""
+
+    step = False
+
+
+_running = _Running()
 
 
 @contextmanager

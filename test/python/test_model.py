@@ -13,6 +13,7 @@ import zipfile
 import numpy as np
 import pytest
 import singa
+from recorded import graphs
 from singa import autograd, layer, model, opt, tensor
 from singa.files import state_files
 
@@ -263,6 +264,51 @@ def test_arrays_are_taken_as_tensors(use_graph):
         net.eval()
         results.append((losses, net(x).numpy().tolist()))
     assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("options", [{}, {"use_graph": True}, {"dtype": "bfloat16"}], ids=str)
+def test_a_direct_training_step_is_a_call(options):
+    """SINGA's metaclass records `net.train_one_batch(x, y)`, too."""
+
+    class Seen(Net):
+        not_settings = ("seen",)
+
+    x, y = image(5, 2, 6, 6), LABELS.numpy()
+    found = []
+    for direct in (False, True):
+        singa.seed(1)
+        net = Seen()
+        net.set_optimizer(opt.SGD(lr=0.1, momentum=0.9))
+        net.compile([x], **options)
+        step = net.train_one_batch if direct else net
+        losses = [float(step(x, y)[1]) for _ in range(5)]
+        found.append((losses, len(net.seen), states_of(net)))
+        if options.get("use_graph"):
+            assert len(graphs(net)) == 1
+    assert found[0][:2] == found[1][:2]
+    assert_same(found[0][2], found[1][2])
+    net.eval()
+    with pytest.raises(RuntimeError, match=r"train\(\)"):  # without a tape
+        net.train_one_batch(x, LABELS)
+
+
+def test_a_training_step_of_another_class_stays_its_own():
+    class Warm(Net):
+        def train_one_batch(self, x, y):
+            out, loss = super().train_one_batch(x, y)
+            return out, loss * 3.0
+
+        def warm_up(self, x, y):
+            return super().train_one_batch(x, y)
+
+    singa.seed(1)
+    net, x = Warm(), image(5, 2, 6, 6)
+    net.drop.ratio = 0.0
+    net.set_optimizer(opt.SGD(lr=0.0))
+    net.compile([x], use_graph=True)
+    alone = float(net.warm_up(x, LABELS)[1])
+    for _ in range(4):
+        assert float(net.train_one_batch(x, LABELS)[1]) == pytest.approx(3 * alone, rel=1e-6)
 
 
 def test_arrays_in_lists_are_taken_and_lists_of_others_stay():

@@ -114,8 +114,8 @@ class Model(layer.Layer, metaclass=ModelMeta):
     """A network and its training step.
 
     A subclass implements `forward` and `train_one_batch`. A call of the model runs
-    `train_one_batch`, or `forward` after eval(). In training mode `net.train_one_batch(x, y)` is the
-    same as `net(x, y)`: recorded, and under autocast. Each thread has its own training mode. A
+    `train_one_batch`, or `forward` after eval(). In training mode `net.train_one_batch(x, y)` is
+    the same as `net(x, y)`: recorded, and under autocast. Each thread has its own training mode. A
     thread that has called neither train() nor eval() uses the mode of the thread that created the
     model.
 

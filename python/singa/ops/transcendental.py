@@ -86,26 +86,35 @@ class Log1p(_Wide):
         return _c.Unary(_c.UnaryOp_kReciprocal, _shifted(x, 1.0))
 
 
+def _has_sign(x: Raw) -> Raw:
+    """Whether the sign of each number is negative, that of -0 included."""
+    below = [
+        _compared(_c.BinaryOp_kLess, number, 0.0)
+        for number in (x, _c.Unary(_c.UnaryOp_kReciprocal, x))
+    ]
+    return _c.Compare(_c.BinaryOp_kOr, *below)
+
+
 class Atan2(Promoting):
-    """The angle of the point (x, y) in radians, in (-pi, pi], with broadcasting: 0 at the origin.
-    The sign of a zero does not count."""
+    """The angle of the point (x, y) in radians, in [-pi, pi], with broadcasting. Zeros and
+    infinities count as in IEEE 754."""
 
     def forward(self, y: Raw, x: Raw) -> Raw:
         self.save(y, x)
         kind = y.data_type()
         wide = _wide(kind)
         y, x = y.AsType(wide), x.AsType(wide)
-        angle = _c.Unary(_c.UnaryOp_kAtan, _c.Binary(_c.BinaryOp_kDiv, y, x))
-        # On the left of the y axis, half a turn further, in the direction of y.
-        above = _compared(_c.BinaryOp_kGreaterEqual, y, 0.0).AsType(wide)
-        turn = _shifted(_scaled(above, 2.0 * math.pi), -math.pi)
-        left = _compared(_c.BinaryOp_kLess, x, 0.0).AsType(wide)
-        angle = _c.Binary(_c.BinaryOp_kAdd, angle, _c.Binary(_c.BinaryOp_kMul, left, turn))
-        sizes = _c.Binary(
-            _c.BinaryOp_kMax, _c.Unary(_c.UnaryOp_kAbs, y), _c.Unary(_c.UnaryOp_kAbs, x)
+        height, width = (_c.Unary(_c.UnaryOp_kAbs, t) for t in (y, x))
+        # The slope is 0 for 0 / 0, and 1 for inf / inf.
+        slope = _c.Where(
+            _c.Compare(_c.BinaryOp_kEqual, height, width),
+            _c.Unary(_c.UnaryOp_kSign, height),
+            _c.Binary(_c.BinaryOp_kDiv, height, width),
         )
-        origin = _compared(_c.BinaryOp_kEqual, sizes, 0.0)
-        return _c.Where(origin, _c.Full((), 0.0, y.device(), wide), angle).AsType(kind)
+        angle = _c.Unary(_c.UnaryOp_kAtan, slope)
+        angle = _c.Where(_has_sign(x), _c.Unary(_c.UnaryOp_kScalarSub, angle, math.pi), angle)
+        angle = _c.Where(_has_sign(y), _c.Unary(_c.UnaryOp_kNegative, angle), angle)
+        return angle.AsType(kind)
 
     def backward(self, dy: Raw) -> tuple[Raw | None, ...]:
         kind, shapes = dy.data_type(), [t.shape() for t in self.load()]
@@ -149,9 +158,9 @@ def log1p(x: Tensor) -> Tensor:
 
 
 def atan2(y: Any, x: Any) -> Tensor:
-    """The angle of the point (x, y) in radians, in (-pi, pi], with broadcasting. One of them may be
-    a number or an array; integers count as float32. It is 0 at the origin, where the gradient is
-    NaN, and the sign of a zero does not count.
+    """The angle of the point (x, y) in radians, in [-pi, pi], with broadcasting, as numpy.arctan2:
+    the sign of a zero counts, and two infinities are a diagonal. One of them may be a number or an
+    array; integers count as float32. At the origin, and at infinities, the gradient is NaN.
 
     Raises ValueError for shapes that do not broadcast to each other.
 

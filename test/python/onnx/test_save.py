@@ -335,6 +335,12 @@ def test_arithmetic_of_integers(name: str) -> None:
     _check(_Function(_INTEGERS[name]), [tensor.from_numpy(np.arange(-4, 8, dtype=np.int32))])
 
 
+def test_angles_of_zeros_and_infinities() -> None:
+    ends = np.float32([0.0, -0.0, 2.0, -3.0, np.inf, -np.inf])
+    y, x = (tensor.from_numpy(each) for each in np.meshgrid(ends, ends))
+    _check(_Function(autograd.atan2), [y, x])
+
+
 def test_relu6_is_flat_at_its_limits_after_import(training: None) -> None:
     """A Clip to [0, 6] is one that ReLU6 was written as; other limits pass the gradient."""
     values = np.array([-1.0, 0.0, 3.0, 6.0, 7.0], np.float32)

@@ -153,14 +153,26 @@ def test_limits_of_functions_like_torch(torch: ModuleType) -> None:
     for name in ("expm1", "log1p", "log2", "rsqrt", "nan_to_num"):
         ours, theirs = getattr(autograd, name)(of(ends)), getattr(torch, name)(torch.tensor(ends))
         np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-6)
-    y, x = np.float32([0, 1, -1, 1, -1, 0, 0, 5]), np.float32([0, 0, 0, -1, -1, -2, 2, 1e-30])
-    expected = torch.atan2(torch.tensor(y), torch.tensor(x)).numpy()
-    np.testing.assert_allclose(autograd.atan2(of(y), of(x)).numpy(), expected, rtol=1e-6)
     for dtype in ("float16", "bfloat16", "float64"):
         kind = getattr(torch, dtype)
         largest = torch.nan_to_num(torch.tensor([np.inf, -np.inf], dtype=kind)).double().numpy()
         ours = autograd.nan_to_num(of(np.float32([np.inf, -np.inf])).as_type(dtype))
         same(ours.as_type("float64"), largest)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_angles_of_zeros_and_infinities(dtype: str) -> None:
+    """IEEE 754: the sign of a zero counts, and two infinities are a diagonal."""
+    ends = [0.0, -0.0, 1.5, -2.0, 2.0**-14, -(2.0**15), np.inf, -np.inf, np.nan]
+    y, x = np.meshgrid(ends, ends)
+    found = autograd.atan2(of(y, dtype=dtype), of(x, dtype=dtype))
+    truth = np.arctan2(y, x)
+    assert found.dtype.name == dtype
+    rounding = {"float32": 2e-7, "float64": 4e-16, "float16": 1e-3, "bfloat16": 8e-3}[dtype]
+    # The smallest subnormal numbers of float16 are 2^-24.
+    np.testing.assert_allclose(found.numpy(), truth, rounding, 2.0**-24)
+    known = ~np.isnan(truth)
+    np.testing.assert_array_equal(np.signbit(found.numpy())[known], np.signbit(truth)[known])
 
 
 def test_integers_count_as_floats() -> None:

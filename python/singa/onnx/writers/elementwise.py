@@ -93,15 +93,21 @@ def log1p(call: Call) -> None:
 
 @writes(ag.Atan2)
 def atan2(call: Call) -> None:
-    """Atan(y / x), half a turn further where x is negative, and 0 at the origin."""
+    """Atan(|y| / |x|) with the signs of x and y, those of zeros included, as the operator."""
     y, x = call.inputs
-    zero, half = call.constant(0.0), call.constant(math.pi)
-    turn = call.step("Where", [call.step("Less", [y, zero]), call.constant(-math.pi), half])
-    left = call.step("Less", [x, zero])
-    angle = call.step("Atan", [call.step("Div", [y, x])])
-    angle = call.step("Add", [angle, call.step("Where", [left, turn, zero])])
-    at_origin = [call.step("Equal", [each, zero]) for each in (y, x)]
-    call.node("Where", [call.step("And", at_origin), zero, angle])
+    zero, one = call.constant(0.0), call.constant(1.0)
+    height, width = (call.step("Abs", [each]) for each in (y, x))
+    same, slope = call.step("Equal", [height, width]), call.step("Div", [height, width])
+    slope = call.step("Where", [same, call.step("Sign", [height]), slope])
+    angle = call.step("Atan", [slope])
+
+    def has_sign(number: str) -> str:
+        inverse = call.step("Div", [one, number])
+        return call.step("Or", [call.step("Less", [each, zero]) for each in (number, inverse)])
+
+    behind = call.step("Sub", [call.constant(math.pi), angle])
+    angle = call.step("Where", [has_sign(x), behind, angle])
+    call.node("Where", [has_sign(y), call.step("Neg", [angle]), angle])
 
 
 @writes(ag.Square)

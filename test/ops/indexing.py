@@ -172,7 +172,7 @@ add(
 for _right in (False, True):
     add(
         f"searchsorted, right {_right}",
-        "ReduceSum",
+        "GatherElements Where",
         lambda x, v, right=_right: autograd.searchsorted(x, v, right),
         lambda x, v, right=_right: torch.searchsorted(x, v, right=right),
         [np.sort(np.round(4 * uniform(2, 9))) / 4, np.round(4 * uniform(2, 6)) / 4],
@@ -181,7 +181,7 @@ for _right in (False, True):
     )
     add(
         f"searchsorted in one sequence, right {_right}",
-        "ReduceSum",
+        "GatherElements Where",
         lambda x, v, right=_right: autograd.searchsorted(x, v, right),
         lambda x, v, right=_right: torch.searchsorted(x, v, right=right),
         [np.array([-1.0, 0.5, 0.5, 2.0]), np.array([[0.5, -2.0, 0.0], [2.0, 3.0, -1.0]])],

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from .. import singa_wrap as _c
-from ..dtypes import bool_, float32, float64, int64, is_float
+from ..dtypes import bool_, float64, int64, is_float
 from ..raw.check import integer
 from ..tape.tensor import Tensor, as_raw, wrap
-from .arithmetic import less, less_equal
+from .arithmetic import _and, equal, less, less_equal, not_equal
 from .base import tensor_of
 from .conversion import cast, converted
 from .elementwise import clip, log, negative
-from .indexing import gather, where
-from .movement import expand, reshape, unsqueeze
-from .reduction import reduce_sum
+from .indexing import gather, gather_elements, where
+from .lists import min as minimum
+from .movement import expand, reshape
+from .reduction import reduce_max, reduce_sum
 from .sorting import cumsum, topk
 
 
@@ -81,31 +83,52 @@ def searchsorted(sorted: Tensor, values: Any, right: bool = False) -> Tensor:
     sorted  (N), for values of any shape; or (..., N), for values (..., M)
     right   behind equal elements instead of in front of them (default False)
 
-    It compares every value with every element. Raises ValueError for shapes that do not fit.
+    NaN comes behind all numbers, as in numpy.searchsorted. Raises ValueError for shapes that do not
+    fit.
 
     >>> autograd.searchsorted(tensor.Tensor(data=[1.0, 3.0, 5.0]), [0.0, 3.0, 9.0])
     Tensor([0, 1, 3], dtype=int64)
     """
     wanted = tensor_of(values, sorted)
-    if not sorted.shape or (
-        len(sorted.shape) > 1 and sorted.shape[:-1] != wanted.shape[: len(sorted.shape) - 1]
-    ):
+    *before, length = sorted.shape or (0,)
+    if not sorted.shape or (before and wanted.shape[:-1] != tuple(before)):
         raise ValueError(
             f"[searchsorted] values {wanted.shape} do not fit sequences {sorted.shape}"
         )
-    if len(sorted.shape) > 1:
-        sorted = unsqueeze(sorted, -2)
-    before = (less_equal if right else less)(sorted, unsqueeze(wanted, -1))
-    return cast(reduce_sum(before, -1, 0), int64)
+    rows = math.prod(before)
+    count = wanted.size() // rows if rows else 0
+    found = _bisected(
+        reshape(sorted, (rows, length)), reshape(wanted.detach(), (rows, count)), right
+    )
+    return reshape(found, wanted.shape).detach()
+
+
+def _bisected(sorted: Tensor, wanted: Tensor, right: bool) -> Tensor:
+    """`searchsorted` for matrices (rows, N) and (rows, M), in memory of the size of the result."""
+    length = sorted.shape[1]
+    has_nan = is_float(sorted.dtype) or is_float(wanted.dtype)
+    place = wrap(_c.Full(wanted.shape, 0.0, wanted.device, int(int64)), False)
+    for bit in reversed(range(length.bit_length())):
+        further = place + (1 << bit)
+        last = gather_elements(sorted.detach(), clip(further, max=length) - 1, 1)
+        before = (less_equal if right else less)(last, wanted)
+        if has_nan:  # behind all numbers
+            last_of_equals = True if right else equal(last, last)
+            before = where(last_of_equals, before, not_equal(wanted, wanted))
+        place = where(further, place, _and(before, less_equal(further, length)))
+    return place
 
 
 def multinomial(weights: Tensor, num_samples: int, replacement: bool = False) -> Tensor:
     """Indices (int64) drawn with probabilities in proportion to the weights (C) or (N, C), as
     torch.multinomial: (num_samples) or (N, num_samples).
 
-    Weights are not negative. Without `replacement` (the default) no index is drawn twice; indices
-    of weight 0 come only when all others were drawn. Random numbers are from the device's sequence.
-    Raises ValueError for other shapes, and for more samples than indices without replacement.
+    Without `replacement` (the default) no index is drawn twice. An index of weight 0 is never
+    drawn. Random numbers are from the device's sequence.
+
+    Raises ValueError for other shapes, for weights that are negative, infinite or NaN, and if fewer
+    weights than needed are positive: one with replacement, `num_samples` without. A recorded step
+    and a GPU raise IndexError for weights instead, when they compute.
 
     >>> autograd.multinomial(tensor.Tensor(data=[0.0, 1.0, 0.0]), 1)
     Tensor([1], dtype=int64)
@@ -114,22 +137,37 @@ def multinomial(weights: Tensor, num_samples: int, replacement: bool = False) ->
     shape = weights.shape
     if len(shape) not in (1, 2) or not shape[-1] or (not replacement and count > shape[-1]):
         raise ValueError(f"[multinomial] cannot draw {count} indices from weights {shape}")
-    rows = (1, *shape)[-2:]
-    p = reshape(weights.detach(), rows)
-    p = p if p.dtype in (float32, float64) else cast(p, float32)
+    p = cast(reshape(weights.detach(), (1, *shape)[-2:]), float64)
+    needed = 1 if replacement else count
+    try:
+        zeros = _zeros_if_drawable(p, needed)
+    except IndexError:
+        raise ValueError(
+            f"[multinomial] weights {shape} must be finite and not negative, and at least {needed} "
+            "of a row positive"
+        ) from None
     if replacement:
-        sums = cumsum(p, 1)
-        total = sums[:, -1:]
-        below = less_equal(unsqueeze(sums, 1), unsqueeze(_uniform(p, count) * total, 2))
-        found = cast(reduce_sum(below, 2, 0), int64)
-        # A draw that rounds to the total belongs to the last index.
-        found = clip(found, max=rows[1] - 1)
+        # The first sum that is at least t in [1, all]: that of a positive weight, because sums of
+        # integers are exact.
+        units = p / reduce_max(p, 1, 1) * 2.0 ** (52 - shape[-1].bit_length())
+        sums = cumsum(cast(units, int64), 1)
+        t = cast(_uniform(p, count) * sums[:, -1:], int64) + 1
+        found = _bisected(sums, minimum(t, sums[:, -1:]), False)
     else:
         # The largest of log p + Gumbel noise (Gumbel 1954; Vieira 2014).
-        noise = negative(log(negative(log(_uniform(p, rows[1])))))
-        found = topk(log(p) + noise, count, 1)[1]
-    found = reshape(found, (*shape[:-1], count))
-    return found.detach()
+        waits = negative(log(1.0 - _uniform(p, shape[-1])))
+        scores = where(log(p) - log(waits), -math.inf, less(0.0, p))
+        found = topk(scores, count, 1)[1]
+    return reshape(found + zeros, (*shape[:-1], count)).detach()
+
+
+def _zeros_if_drawable(p: Tensor, needed: int) -> Tensor:
+    """Zeros (N, 1). Raises IndexError, as kernels do, also when a recorded step runs, if weights
+    (N, C) are not finite or negative, or fewer than `needed` of a row are positive."""
+    known = _and(less_equal(0.0, p), less(p, math.inf))
+    bad = reduce_sum(equal(known, 0), 1, 1) + less(reduce_sum(less(0.0, p), 1, 1), needed)
+    zero = wrap(_c.Full((1,), 0.0, p.device, int(int64)), False)
+    return reshape(gather(zero, 0, cast(bad, int64)), (p.shape[0], 1))
 
 
 def _uniform(like: Tensor, count: int) -> Tensor:

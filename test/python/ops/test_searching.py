@@ -70,6 +70,77 @@ def test_draws_follow_the_weights(replacement: bool, dtype: str) -> None:
     assert not one.requires_grad
 
 
+def test_draws_never_give_a_weight_of_0() -> None:
+    """Also where the weights are all tiny, all huge, or many."""
+    singa.seed(4)
+    for scale in (1e-38, 1.0, 3e38):
+        weights = np.tile(np.float32([0, 0.33, 0, 0.33, 0.34, 0]) * np.float32(scale), (4000, 1))
+        for count, replacement in ((3, False), (20, True)):
+            drawn = autograd.multinomial(of(weights), count, replacement).numpy()
+            shares = np.bincount(drawn.ravel(), minlength=6) / drawn.size
+            np.testing.assert_allclose(shares, [0, 0.33, 0, 0.33, 0.34, 0], atol=0.01)
+            assert replacement or (np.sort(drawn, 1) == [1, 3, 4]).all()
+    even = np.zeros((1, 1 << 17), np.float32)
+    even[:, ::2] = 0.1
+    assert not (autograd.multinomial(of(even), 20000, True).numpy() % 2).any()
+    same(autograd.multinomial(of([0, 1e-300, 5e-324], dtype="float64"), 2, True) % 3, [1, 1])
+
+
+def test_many_draws_need_memory_for_the_draws_alone() -> None:
+    weights = of(np.ones(1 << 16, np.float32))
+    weights.device.ResetPeak()
+    before = singa.device_memory(weights.device)["live"]
+    drawn = autograd.multinomial(weights, 20000, replacement=True).numpy()
+    assert singa.device_memory(weights.device)["peak"] - before < 100 * (weights.size() + 20000)
+    assert drawn.max() > 0.99 * weights.size()
+    assert abs(drawn.mean() / weights.size() - 0.5) < 0.01
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+@pytest.mark.parametrize(
+    "weights", [[0, 0, 0], [-1, 2, 3], [np.nan, 1, 1], [np.inf, 1, 1], [1, 1, -np.inf]], ids=str
+)
+@pytest.mark.parametrize("rows", [(), (2,)], ids=str)
+@pytest.mark.cpu("a GPU detects wrong weights later")
+def test_weights_that_cannot_be_drawn_from(
+    rows: tuple[int, ...], weights: list[float], replacement: bool
+) -> None:
+    table = np.ones((*rows, 3), np.float32)
+    table[(-1,) * len(rows)] = weights
+    with pytest.raises(ValueError, match=r"multinomial.*finite and not negative, and at least 1 "):
+        autograd.multinomial(of(table), 1, replacement)
+
+
+@pytest.mark.cpu("a GPU detects wrong weights later")
+def test_too_few_positive_weights() -> None:
+    weights = of(np.float32([0, 10, 3, 0]))
+    assert sorted(autograd.multinomial(weights, 2).numpy()) == [1, 2]
+    with pytest.raises(ValueError, match="at least 3 of a row positive"):
+        autograd.multinomial(weights, 3)
+    assert set(autograd.multinomial(weights, 30, replacement=True).numpy()) == {1, 2}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int64"])
+@pytest.mark.parametrize("right", [False, True])
+def test_searches_like_numpy(dtype: str, right: bool) -> None:
+    """NaN comes behind all numbers, in the sequence and among the values."""
+    side = "right" if right else "left"
+    ends = [] if dtype == "int64" else [np.inf, np.nan, np.nan]
+    sought = np.array([-5, 0, 1, 2, 3, 9, *ends, *(-np.array(ends))], np.float64)
+    for inside in ([], [0], [2, 2, 2], [-1, 0, 0, 1, 2, 3, 3, 7]):
+        for tail in ([], ends[:1], ends[1:], ends):
+            x = np.array([*inside, *tail], np.float64)
+            found = autograd.searchsorted(of(x, dtype=dtype), of(sought, dtype=dtype), right)
+            assert found.dtype == tensor.int64
+            same(found, np.searchsorted(x, sought, side))
+    rows = np.sort(_RANDOM.integers(0, 9, (3, 2, 7)), -1)
+    found = autograd.searchsorted(of(rows), of(rows[..., :4]), right)
+    for i in np.ndindex(3, 2):
+        same(found[i], np.searchsorted(rows[i], rows[i][:4], side))
+    assert autograd.searchsorted(of([1.0, 2.0]), 1.5, right).shape == ()
+    assert autograd.searchsorted(of(np.ones((0, 3))), of(np.ones((0, 2))), right).shape == (0, 2)
+
+
 class _Draws(model.Model):
     def forward(self, x: Tensor) -> Tensor:
         return autograd.multinomial(x, 3)
@@ -89,6 +160,8 @@ def test_replays_draw_anew() -> None:
     assert graphs(net)
     np.testing.assert_array_equal(drawn[0], drawn[1])
     assert len({each.tobytes() for each in drawn[1]}) == 6
+    with pytest.raises(IndexError):
+        net(x * 0.0)[0].numpy()
 
 
 class _Sets(model.Model):
@@ -198,6 +271,11 @@ def test_normalize_of_zeros_in_float16() -> None:
         (lambda: autograd.multinomial(of([0.5]), 0), ValueError, "num_samples"),
         (lambda: autograd.multinomial(of(np.ones((1, 2, 3))), 1), ValueError, r"\(1, 2, 3\)"),
         (lambda: autograd.searchsorted(of(np.ones((2, 3))), of([1.0])), ValueError, r"\(2, 3\)"),
+        (
+            lambda: autograd.searchsorted(of(np.ones((2, 3))), of(np.ones((2, 1, 1)))),
+            ValueError,
+            r"\(2, 1, 1\)",
+        ),
         (lambda: autograd.linspace(0, np.inf, 3), ValueError, "finite"),
         (lambda: autograd.linspace(0, 1, -1), ValueError, "num"),
         (lambda: autograd.normalize(of([1.0]), 0), ValueError, "p must"),

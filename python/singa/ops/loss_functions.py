@@ -14,6 +14,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from ..dtypes import bool_, float32, float64, int64, is_float
 from ..raw.check import InvalidInputError, fraction, integer, number
 from ..tape.tensor import Tensor, wrap
@@ -159,8 +161,9 @@ def sigmoid_focal_loss(
     op = "sigmoid_focal_loss"
     scores, target = _pair(op, x, t, reduction)
     alpha, gamma = number(op, "alpha", alpha), number(op, "gamma", gamma)
-    p = sigmoid(scores)
-    missed = p + target - p * target * 2.0  # 1 - p_t
+    # 1 - p_t, without a difference that rounds to 0, where a root has an infinite slope.
+    missed = sigmoid(negative(scores)) * target + sigmoid(scores) * (1.0 - target)
+    missed = clip(missed, min=float(np.finfo(scores.dtype.name).tiny))
     loss = binary_cross_entropy_with_logits(scores, target, reduction="none") * missed**gamma
     if alpha >= 0:
         loss = loss * (target * (2.0 * alpha - 1.0) + (1.0 - alpha))

@@ -257,3 +257,21 @@ def test_weights_may_be_lists(torch: ModuleType, weight: Any, positive: Any) -> 
         pos_weight=None if positive is None else torch.tensor(positive),
     )
     assert loss.item() == pytest.approx(truth.item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.25, 0.5, 1.0, 2.0])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_focal_loss_of_certain_scores(gamma: float, dtype: str) -> None:
+    """Where 1 - p_t rounds to 0, a root of it would have an infinite slope."""
+    scores = np.array([-400.0, -100.0, -20.0, 0.0, 20.0, 100.0, 400.0])
+    rounding = 1e-8 if dtype == "float32" else 1e-16
+    for target in (0.0, 1.0):
+        x = Tensor(data=scores, dtype=dtype, stores_grad=True)
+        loss = autograd.sigmoid_focal_loss(x, np.full(7, target), 0.25, gamma, "none")
+        sign, alpha = (1, 0.25) if target else (-1, 0.75)
+        cross, missed = np.logaddexp(0, -sign * scores), np.exp(-np.logaddexp(0, sign * scores))
+        truth = alpha * missed**gamma * cross
+        np.testing.assert_allclose(loss.numpy(), truth, 1e-5, rounding)
+        slope = -sign * alpha * missed**gamma * (gamma * (1 - missed) * cross + missed)
+        found = autograd.gradients(loss, np.ones(7))[x].numpy()
+        np.testing.assert_allclose(found, slope, 1e-5, rounding)

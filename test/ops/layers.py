@@ -83,6 +83,8 @@ same(
     bias=False,
 )
 same("ConvTranspose3d", VOLUME, 4, 3, 3, 2, 1, (1, 0, 1))
+same("ConvTranspose1d", SIGNAL, 4, 6, 2, output_padding=2, groups=2, dilation=3)
+same("ConvTranspose2d", IMAGE, 4, 3, 3, (1, 2), (1, 0), (2, 3), dilation=(3, 4))
 for _options in (
     {"kernel_size": 3},
     {"kernel_size": (3, 2), "stride": 2, "padding": 1},

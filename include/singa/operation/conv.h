@@ -59,7 +59,7 @@ SINGA_API std::vector<Tensor> ConvBackward(const Tensor& dy, const Tensor& x, co
 /// Transposed convolution: the gradient of a convolution with respect to its input. x is (N, in, h,
 /// w), W (in, out / group, kh, kw) and y (N, out, oh, ow), where oh = (h − 1)·stride − pad_top −
 /// pad_bottom + dilation·(kh − 1) + output_padding + 1; ow likewise. Images of one and three
-/// spatial axes likewise.
+/// spatial axes likewise. output_padding is smaller than the stride or the dilation.
 class SINGA_API ConvTransposeHandle {
  public:
   ConvTransposeHandle(const Tensor& input, const std::vector<int64_t>& kernel,
@@ -69,6 +69,8 @@ class SINGA_API ConvTransposeHandle {
                       const std::vector<int64_t>& dilation = {});
   /// The geometry of that convolution: its output has the shape of x.
   Recorder recorder;
+  /// What is left of it: from a stride on, it takes the place of padding after the image. The rest
+  /// that is not smaller than a stride is at the end of y, where the bias is alone.
   std::vector<int64_t> output_padding;
 };
 /// Returns y (N, out, ...); b (out) may be empty.

@@ -295,7 +295,8 @@ class ConvTranspose1d(_ConvTranspose):
     """Transposed convolution of x (N, in_channels, l) with W (in_channels, out_channels / groups,
     k), plus b (out_channels): the gradient of a convolution with respect to its input.
 
-    y has length (l - 1) · stride - 2 · padding + dilation · (k - 1) + output_padding + 1.
+    y has length (l - 1) · stride - 2 · padding + dilation · (k - 1) + output_padding + 1, where
+    output_padding is smaller than the stride or the dilation.
 
     Arguments and defaults are those of torch.nn.ConvTranspose1d. `initializer` fills W, as in
     `Conv2d`. Raises TypeError or ValueError for wrong arguments. The first call raises ValueError

@@ -119,7 +119,7 @@ wrap.ConvBackward(DY, IMAGES.data, make(4, 3, 3, 3, dtype="int32").data, CONV, T
 wrap.GpuConvForward(IMAGES.data, WEIGHT.data, BIAS.data, CONV)
     -> TypeError: arguments 'GpuConvForward'
 transposed(output_padding=[5, 5])
-    -> ValueError: [ConvTransposeHandle] output_padding (5, 5) 0 stride (1, 1)
+    -> ValueError: [ConvTransposeHandle] output_padding (5, 5) 0 stride (1, 1) dilation
 transposed(output_padding=[-1, 0])
     -> ValueError: [ConvTransposeHandle] output_padding (-1, 0) 0 stride (1, 1)
 transposed(padding=[90, 90]) -> ValueError: [ConvTransposeHandle] padding 180 (2, 3, 8, 8)

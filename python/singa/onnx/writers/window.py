@@ -61,14 +61,27 @@ def conv_transpose(call: Call) -> None:
         ]
         for x, y in zip(call.in_shapes(), call.out_shapes(), strict=True)
     ]
-    call.node(
-        "ConvTranspose",
-        call.inputs,
+    extra = call.agreed(more, "output padding")
+    # ONNX Runtime refuses a stride or more: the bias is alone there.
+    within = [min(n, s - 1) for n, s in zip(extra, _along(r, "stride"), strict=True)]
+    rest = [n - m for n, m in zip(extra, within, strict=True)]
+    attributes = {
         **_window(r),
-        dilations=dilations,
-        group=r.group,
-        output_padding=call.agreed(more, "output padding"),
-    )
+        "dilations": dilations,
+        "group": r.group,
+        "output_padding": within,
+    }
+    if not any(rest):
+        call.node("ConvTranspose", call.inputs, **attributes)
+        return
+    x, W, *b = call.inputs
+    pads = call.constant(np.array([0] * (r.spatial + 4) + rest, np.int64))
+    y = [call.step("ConvTranspose", [x, W], **attributes), pads]
+    if not b:
+        call.node("Pad", y)
+        return
+    channels = call.constant(np.array([-1] + [1] * r.spatial, np.int64))
+    call.node("Add", [call.step("Pad", y), call.step("Reshape", [b[0], channels])])
 
 
 @writes(ag._Pooling, reads="handle")

@@ -1,8 +1,13 @@
+#include <algorithm>
+
 #include "model/dispatch/dispatch.h"
 #include "model/operation/check.h"
 #include "model/operation/conv/geometry.h"
 #include "model/operation/conv/spec.h"
 #include "singa/operation/conv.h"
+#include "singa/operation/elementwise.h"
+#include "singa/operation/indexing.h"
+#include "singa/operation/reduce.h"
 
 namespace singa {
 namespace {
@@ -35,9 +40,28 @@ Shape OutputOf(const char* op, const Recorder& g, const std::vector<int64_t>& ex
   return y;
 }
 
+/// The part of output_padding that a convolution over y does not notice: less than a stride.
+std::vector<int64_t> WithinStride(const Recorder& g, const std::vector<int64_t>& output_padding) {
+  std::vector<int64_t> within = g.Along(&Recorder::Axis::stride);
+  for (size_t i = 0; i < within.size(); ++i) within[i] = std::min(output_padding[i], within[i] - 1);
+  return within;
+}
+
+/// The number of elements at the end of each axis of y that x does not reach.
+std::vector<int64_t> Unreached(const ConvTransposeHandle& handle) {
+  std::vector<int64_t> rest = WithinStride(handle.recorder, handle.output_padding);
+  for (size_t i = 0; i < rest.size(); ++i) rest[i] = handle.output_padding[i] - rest[i];
+  return rest;
+}
+
+bool IsZero(const std::vector<int64_t>& numbers) {
+  return std::ranges::all_of(numbers, [](int64_t n) { return n == 0; });
+}
+
+/// Takes from `output_padding` what becomes less padding after the image instead.
 Recorder MakeRecorder(const Tensor& input, const std::vector<int64_t>& kernel,
                       const std::vector<int64_t>& stride, const std::vector<int64_t>& padding,
-                      const std::vector<int64_t>& output_padding, int64_t in_channels,
+                      std::vector<int64_t>* output_padding, int64_t in_channels,
                       int64_t out_channels, bool bias, int64_t group,
                       const std::vector<int64_t>& given_dilation) {
   constexpr const char* kOp = "ConvTransposeHandle";
@@ -63,13 +87,22 @@ Recorder MakeRecorder(const Tensor& input, const std::vector<int64_t>& kernel,
           kOp, "kernel ", kernel[i], " with dilation ", dilation[i], " is out of range");
     window.push_back(dilation[i] * (kernel[i] - 1) + 1);
   }
-  const Recorder g =
+  Recorder g =
       ConvRecorder(kOp, window, kernel, stride, padding, in_channels, bias, dilation, group);
-  Check(output_padding.size() == axes, kOp, "output_padding must be ", AxisNames(spatial));
+  Check(output_padding->size() == axes, kOp, "output_padding must be ", AxisNames(spatial));
   for (size_t i = 0; i < axes; ++i)
-    Check(output_padding[i] >= 0 && output_padding[i] < stride[i], kOp, "output_padding ",
-          List{output_padding}, " must be at least 0 and smaller than the stride ", List{stride});
-  return WithInput(kOp, g, OutputOf(kOp, g, output_padding, input.shape()));
+    Check((*output_padding)[i] >= 0 && (*output_padding)[i] < std::max(stride[i], dilation[i]), kOp,
+          "output_padding ", List{*output_padding},
+          " must be at least 0 and smaller than the stride ", List{stride}, " or the dilation ",
+          List{dilation});
+  const std::vector<int64_t> within = WithinStride(g, *output_padding);
+  for (size_t i = 0; i < axes; ++i) {
+    int64_t& after = g.axes[Recorder::kMostAxes - axes + i].after;
+    const int64_t less = std::min(after, (*output_padding)[i] - within[i]);
+    after -= less;
+    (*output_padding)[i] -= less;
+  }
+  return WithInput(kOp, g, OutputOf(kOp, g, WithinStride(g, *output_padding), input.shape()));
 }
 
 /// The convolution whose output has x's shape.
@@ -78,7 +111,8 @@ Recorder GeometryOf(const char* op, const ConvTransposeHandle& handle, const Sha
   CheckInput(op, x, made.out_channels, made.spatial);
   Check(handle.output_padding.size() == static_cast<size_t>(made.spatial), op,
         "the handle's output_padding must be ", AxisNames(made.spatial));
-  Recorder geometry = GeometryFor(op, made, OutputOf(op, made, handle.output_padding, x));
+  const std::vector<int64_t> within = WithinStride(made, handle.output_padding);
+  Recorder geometry = GeometryFor(op, made, OutputOf(op, made, within, x));
   Check(geometry.output_shape() == x, op, "the handle's output_padding does not fit its stride");
   geometry.bias = bias;
   return geometry;
@@ -100,29 +134,54 @@ ConvTransposeHandle::ConvTransposeHandle(const Tensor& input, const std::vector<
                                          const std::vector<int64_t>& output_padding,
                                          int64_t in_channels, int64_t out_channels, bool bias,
                                          int64_t group, const std::vector<int64_t>& dilation)
-    : recorder(MakeRecorder(input, kernel, stride, padding, output_padding, in_channels,
-                            out_channels, bias, group, dilation)),
-      output_padding(output_padding) {}
+    : output_padding(output_padding) {
+  recorder = MakeRecorder(input, kernel, stride, padding, &this->output_padding, in_channels,
+                          out_channels, bias, group, dilation);
+}
 
 Tensor ConvTransposeForward(const Tensor& x, const Tensor& W, const Tensor& b,
                             const ConvTransposeHandle& handle) {
   constexpr const char* kOp = "ConvTransposeForward";
   CheckFloat(kOp, "x", x);
-  const Recorder geometry = GeometryOf(kOp, handle, x.shape(), !b.empty());
+  const std::vector<int64_t> unreached = Unreached(handle);
+  const bool whole = IsZero(unreached);
+  const Recorder geometry = GeometryOf(kOp, handle, x.shape(), whole && !b.empty());
   ConvTransposeSpec spec = SpecOf(ConvPass::kForward, geometry, x);
   spec.x_layout = x.layout();
-  return Call(spec, {x, W, b, Tensor()}, {.zeros = x.size() == 0});
+  const CallOptions options{.zeros = x.size() == 0};
+  if (whole) return Call(spec, {x, W, b, Tensor()}, options);
+  const Tensor y = Call(spec, {x, W, Tensor(), Tensor()}, options);
+  std::vector<int64_t> pads(static_cast<size_t>(y.rank()) + 2, 0);
+  pads.insert(pads.end(), unreached.begin(), unreached.end());
+  const Tensor padded = Pad(y, "constant", pads);
+  if (b.empty()) return padded;
+  CheckShapeIs(kOp, "b", b, {geometry.in_channels});
+  CheckDType(kOp, "b", b, x.data_type());
+  CheckSameDevice(kOp, "b", b, "x", x);
+  Shape channels = {1, geometry.in_channels};
+  for (int i = 0; i < geometry.spatial; ++i) channels.push_back(1);
+  return Binary(BinaryOp::kAdd, padded, b.Reshape(channels));
 }
 
-std::vector<Tensor> ConvTransposeBackward(const Tensor& dy, const Tensor& x, const Tensor& W,
+std::vector<Tensor> ConvTransposeBackward(const Tensor& given_dy, const Tensor& x, const Tensor& W,
                                           const ConvTransposeHandle& handle, bool need_x,
                                           bool need_w, bool need_b) {
   constexpr const char* kOp = "ConvTransposeBackward";
   CheckFloat(kOp, "x", x);
+  const std::vector<int64_t> unreached = Unreached(handle);
+  const bool all_b = need_b && !IsZero(unreached);
+  if (all_b) need_b = false;
   const Recorder geometry = GeometryOf(kOp, handle, x.shape(), need_b);
-  CheckShapeIs(kOp, "dy", dy, geometry.input_shape());
-  CheckDType(kOp, "dy", dy, x.data_type());
-  CheckSameDevice(kOp, "dy", dy, "x", x);
+  Shape whole = geometry.input_shape();
+  for (size_t i = 0; i < unreached.size(); ++i) whole[static_cast<int>(i) + 2] += unreached[i];
+  CheckShapeIs(kOp, "dy", given_dy, whole);
+  CheckDType(kOp, "dy", given_dy, x.data_type());
+  CheckSameDevice(kOp, "dy", given_dy, "x", x);
+  Tensor dy = given_dy;
+  for (size_t i = 0; i < unreached.size(); ++i) {
+    const int axis = static_cast<int>(i) + 2;
+    if (unreached[i] > 0) dy = dy.SliceAxis(axis, 0, geometry.input_shape()[axis]);
+  }
   const CallOptions options{.op = kOp, .zeros = x.size() == 0};
   std::vector<Tensor> gradients(3);
   if (need_x) {
@@ -143,6 +202,11 @@ std::vector<Tensor> ConvTransposeBackward(const Tensor& dy, const Tensor& x, con
     ConvTransposeSpec spec = SpecOf(ConvPass::kBackwardB, geometry, x);
     spec.dy_layout = dy.layout();
     gradients[2] = Call(spec, {dy}, options);
+  }
+  if (all_b) {
+    std::vector<int64_t> axes = {0};
+    for (int axis = 2; axis < given_dy.rank(); ++axis) axes.push_back(axis);
+    gradients[2] = Reduce(ReduceOp::kSum, given_dy, axes);
   }
   return gradients;
 }

@@ -27,6 +27,20 @@ TEST_P(ConvTransposeTest, ByHand) {
             (std::vector<double>{101, 102, 113, 120, 130, 100}));
 }
 
+TEST_P(ConvTransposeTest, OutputPaddingBelowTheDilation) {
+  // One element of it takes the place of padding, the other has the bias alone.
+  const Tensor x = FromValues({1, 1, 2}, {1, 10}), w = FromValues({1, 1, 2}, {1, 2});
+  const Tensor b = FromValues({1}, {100});
+  const ConvTransposeHandle handle(x, {2}, {1}, {1}, {2}, 1, 1, true, 1, {3});
+  const Tensor y = ConvTransposeForward(x, w, b, handle);
+  EXPECT_EQ(Values(y), (std::vector<double>{110, 100, 102, 120, 100}));
+  const Tensor dy = FromValues({1, 1, 5}, {1, 2, 3, 4, 5});
+  const std::vector<Tensor> gradients = ConvTransposeBackward(dy, x, w, handle, true, true, true);
+  EXPECT_EQ(Values(gradients[0]), (std::vector<double>{6, 9}));
+  EXPECT_EQ(Values(gradients[1]), (std::vector<double>{10, 43}));
+  EXPECT_EQ(Values(gradients[2]), (std::vector<double>{15}));
+}
+
 TEST_P(ConvTransposeTest, OneHandleServesEveryInputSizeAndNone) {
   Random random(2);
   const ConvTransposeHandle handle(Tensor({4, 5, 6, 6}), {3, 3}, {2, 2}, {1, 1}, {1, 1}, 5, 7);

@@ -12,7 +12,18 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self
 
 from .. import singa_wrap as _c
-from ..dtypes import DType, bfloat16, bool_, float16, float32, float64, int32, int64, is_float
+from ..dtypes import (
+    DType,
+    as_dtype,
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int32,
+    int64,
+    is_float,
+)
 from ..raw import compat_mode
 from ..raw.check import integer
 from ..tape.operator import apply
@@ -89,6 +100,22 @@ def _extremum(op: str, t: Tensor, axis: Axes, keepdims: bool, names: dict[str, A
     return apply((ReduceMax if op == "max" else ReduceMin)(axis, keepdims), t)
 
 
+def _in_type(reduce: Callable[[Tensor], Tensor], t: Any, dtype: Any) -> Tensor:
+    """reduce(t), computed from a `dtype` and given in it; None: in its own type."""
+    if dtype is None:
+        return reduce(t)
+    y = reduce(t.as_type(dtype))
+    return apply(Cast(dtype), y) if y.dtype != as_dtype(dtype) else y
+
+
+def _as_float(op: str, t: Any, dtype: Any) -> Any:
+    if dtype is None:
+        return t
+    if not is_float(as_dtype(dtype)):
+        raise TypeError(f"[{op}] dtype must be a float type, got {as_dtype(dtype)}")
+    return t.as_type(dtype)
+
+
 def _index(
     kind: type[ArgMax], t: Tensor, axis: int | None, keepdims: bool, names: dict[str, Any]
 ) -> Tensor:
@@ -116,30 +143,34 @@ class Methods:
         self: Any, axis: Axes = None, keepdims: bool = False, dtype: Any = None, **names: Any
     ) -> Tensor:
         """Sum over an axis or axes (default: all). That of integers and bools is int64. `dtype` is
-        a type to convert to before.
+        a type to convert to before, and the type of the result.
 
         >>> x = tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0]])
         >>> x.sum(), x.sum(axis=0)
         (Tensor(10., dtype=float32), Tensor([4., 6.], dtype=float32))
         """
         axes = _named("sum", axis, keepdims, names)
-        return apply(ReduceSum(*axes), self if dtype is None else self.as_type(dtype))
+        return _in_type(lambda x: apply(ReduceSum(*axes), x), self, dtype)
 
     def prod(
         self: Any, axis: Axes = None, keepdims: bool = False, dtype: Any = None, **names: Any
     ) -> Tensor:
-        """Product over an axis or axes (default: all). That of integers and bools is int64.
+        """Product over an axis or axes (default: all). That of integers and bools is int64. `dtype`
+        is as for `sum`.
 
         >>> tensor.Tensor(data=[2.0, 3.0, 4.0]).prod()
         Tensor(24., dtype=float32)
         """
         axes = _named("prod", axis, keepdims, names)
-        return apply(ReduceProd(*axes), self if dtype is None else self.as_type(dtype))
+        return _in_type(lambda x: apply(ReduceProd(*axes), x), self, dtype)
 
     def mean(
         self: Any, axis: Axes = None, keepdims: bool = False, dtype: Any = None, **names: Any
     ) -> Tensor:
-        """Mean over an axis or axes (default: all). Integers and bools count as float32.
+        """Mean over an axis or axes (default: all). Integers and bools count as float32. `dtype` is
+        a float type to convert to before.
+
+        Raises TypeError for a `dtype` that is no float type.
 
         >>> x = tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0]])
         >>> x.mean(axis=1, keepdims=True)
@@ -147,7 +178,7 @@ class Methods:
                 [3.5]], dtype=float32)
         """
         axes = _named("mean", axis, keepdims, names)
-        x = self if dtype is None else self.as_type(dtype)
+        x = _as_float("mean", self, dtype)
         return apply(ReduceMean(*axes), x if is_float(x.dtype) else converted(x, float32))
 
     def var(
@@ -165,7 +196,7 @@ class Methods:
         """
         correction, dtype = names.pop("ddof", correction), names.pop("dtype", None)
         axes = _named("var", axis, keepdims, names)
-        return var(self if dtype is None else self.as_type(dtype), *axes, correction)
+        return var(_as_float("var", self, dtype), *axes, correction)
 
     def std(
         self: Any,
@@ -181,7 +212,7 @@ class Methods:
         """
         correction, dtype = names.pop("ddof", correction), names.pop("dtype", None)
         axes = _named("std", axis, keepdims, names)
-        return std(self if dtype is None else self.as_type(dtype), *axes, correction)
+        return std(_as_float("std", self, dtype), *axes, correction)
 
     def max(self: Any, axis: Axes = None, keepdims: bool = False, **names: Any) -> Tensor:
         """Maximum over an axis or axes (default: all): the values alone, as in NumPy, where

@@ -11,7 +11,7 @@ from ..tape.tensor import Tensor
 from .arithmetic import equal, greater, not_equal
 from .base import axes_of
 from .conversion import cast, converted
-from .elementwise import abs, clip
+from .elementwise import abs, clip, sqrt
 from .reduction import (
     Axes,
     reduce_l1,
@@ -64,7 +64,8 @@ def var(x: Tensor, axis: Axes = None, keepdims: bool = False, correction: float 
 
 
 def std(x: Tensor, axis: Axes = None, keepdims: bool = False, correction: float = 1) -> Tensor:
-    """Standard deviation, the root of `var`. Its gradient is 0 where all elements are equal.
+    """Standard deviation, the root of `var`. Its gradient is 0 where all elements are equal, and
+    NaN where `var` is NaN.
 
     Raises ValueError for an axis outside x.
 
@@ -72,6 +73,8 @@ def std(x: Tensor, axis: Axes = None, keepdims: bool = False, correction: float 
     Tensor(1., dtype=float32)
     """
     centred, share = _spread("std", x, axis, correction)
+    if math.isinf(share):  # NaN, not a slope of 0
+        return _typed(sqrt(reduce_sum_square(centred, axis, keepdims) * share), x)
     return _typed(reduce_l2(centred, axis, keepdims) * math.sqrt(share), x)
 
 

@@ -11,6 +11,39 @@
 #include "singa/core/stats.h"
 
 namespace singa {
+namespace {
+
+/// A function of the user. It holds the name of its operation, to which nodes refer.
+class UserFunction final : public Plan {
+ public:
+  UserFunction(const std::function<void(const BlockPointers&)>& fn, const char* op)
+      : Plan("user"), fn_(fn), op_(op) {}
+  const char* op() const { return op_.c_str(); }
+  void Run(const Execution& execution) const override {
+    BlockPointers pointers;
+    for (const Tensor& t : execution.inputs) pointers.reads.push_back(t.raw_data());
+    for (const Tensor& t : execution.outputs) pointers.writes.push_back(t.raw_data());
+    fn_(pointers);
+  }
+
+ private:
+  std::function<void(const BlockPointers&)> fn_;
+  std::string op_;
+};
+
+/// The bytes of each block, which becomes plain.
+std::vector<Tensor> BytesOf(const char* op, const char* what, const std::vector<BlockPtr>& blocks) {
+  std::vector<Tensor> bytes;
+  for (const BlockPtr& block : blocks) {
+    Check(block != nullptr, op, "a block to ", what, " is null");
+    block->MakePlain();
+    const Shape shape = {static_cast<int64_t>(block->size())};
+    bytes.emplace_back(block, shape, ContiguousStrides(shape), 0, DType::kUInt8);
+  }
+  return bytes;
+}
+
+}  // namespace
 
 Device::Device(DeviceKind kind, int id, std::string name)
     : kind_(kind), id_(id), name_(std::move(name)) {}
@@ -89,19 +122,16 @@ void Device::Exec(const std::function<void(const BlockPointers&)>& fn,
                   const char* op) {
   CheckOpen(op);
   RecordedStep::SetObstacleOf(*this, "the step runs a function of the user on the device");
-  BlockPointers pointers;
-  for (const BlockPtr& block : reads) {
-    Check(block != nullptr, op, "a block to read is null");
-    block->MakePlain();
-    pointers.reads.push_back(block->data());
+  const std::vector<Tensor> inputs = BytesOf(op, "read", reads);
+  const std::vector<Tensor> outputs = BytesOf(op, "write", writes);
+  const auto function = std::make_shared<UserFunction>(fn, op);
+  if (RecordedStep* step = RecordedStep::Current(); step && step == buffer().get()) {
+    step->Append(function->op(), function, inputs, outputs, {}, {});
+    return;
   }
-  for (const BlockPtr& block : writes) {
-    Check(block != nullptr, op, "a block to write is null");
-    block->MakePlain();
-    block->Touch();
-    pointers.writes.push_back(block->data());
-  }
-  fn(pointers);
+  for (const Tensor& output : outputs) output.block()->Touch();
+  const Scalars scalars;
+  function->Run({*this, inputs, outputs, scalars, nullptr});
 }
 
 void Device::SetRandSeed(uint64_t seed) {

@@ -156,6 +156,102 @@ TEST(Recording, WhatAReplayWouldNotRepeatIsAnObstacle) {
             std::string::npos);
 }
 
+// Device::Exec of a function, while the device buffers its executions.
+
+/// to[0] = factor · from[0].
+auto Multiplies(float factor) {
+  return [factor](const BlockPointers& memory) {
+    *static_cast<float*>(memory.writes[0]) = factor * *static_cast<const float*>(memory.reads[0]);
+  };
+}
+
+TEST(Buffer, AFunctionOfTheUserIsANode) {
+  const DevicePtr device = CreateCpuDevice();
+  Tensor x = Full({1}, 1, device);
+  const Tensor y({1}, device);
+  device->EnableGraph(true);
+  Tensor z;
+  {
+    // Of what operations of the buffer compute, and for such: memory that the buffer alone holds.
+    const Tensor twice = Times(x, 2), tenfold({1}, device);
+    device->Exec(Multiplies(5), {twice.block()}, {tenfold.block()}, "tenfold");
+    z = Binary(BinaryOp::kAdd, tenfold, x);
+    device->Exec(Multiplies(3), {z.block()}, {y.block()});
+    Times(y, 1);
+    x.Fill(100);  // read by nobody in this run
+  }
+  device->EnableGraph(false);
+  EXPECT_EQ(device->buffer()->nodes().size(), 6u);
+  EXPECT_STREQ(device->buffer()->nodes()[1].op, "tenfold");
+  device->RunGraph();
+  EXPECT_EQ(Values(z), std::vector<double>{11});
+  EXPECT_EQ(Values(y), std::vector<double>{33});
+  x.Fill(2);
+  const uint64_t version = y.block()->version();
+  device->RunGraph();
+  EXPECT_EQ(Values(z), std::vector<double>{22});
+  EXPECT_EQ(Values(y), std::vector<double>{66});
+  EXPECT_GT(y.block()->version(), version);
+  device->ResetGraph();
+}
+
+TEST(Buffer, AFunctionOfTheUserRunsWhenItsResultIsRead) {
+  const DevicePtr device = CreateCpuDevice();
+  const Tensor x = Full({1}, 1, device), y = Full({1}, 0, device);
+  int runs = 0;
+  device->EnableGraph(true);
+  device->Exec([&](const BlockPointers& memory) { ++runs, Multiplies(4)(memory); }, {x.block()},
+               {y.block()});
+  EXPECT_EQ(runs, 0);
+  EXPECT_EQ(Values(y), std::vector<double>{4});
+  EXPECT_EQ(runs, 1);
+  device->EnableGraph(false);
+  device->Exec([&](const BlockPointers&) { ++runs; }, {}, {});  // at once
+  EXPECT_EQ(runs, 2);
+  device->RunGraph();  // has run before
+  EXPECT_EQ(runs, 2);
+  device->RunGraph();
+  EXPECT_EQ(runs, 3);
+  device->ResetGraph();
+}
+
+TEST(Buffer, FreesWhatAFunctionOfTheUserHolds) {
+  const DevicePtr device = CreateCpuDevice();
+  const auto held = std::make_shared<int>();
+  device->EnableGraph(true);
+  device->Exec([held](const BlockPointers&) {}, {}, {}, std::string("a name of its own").c_str());
+  EXPECT_EQ(held.use_count(), 2);
+  EXPECT_STREQ(device->buffer()->nodes()[0].op, "a name of its own");
+  EXPECT_THROW(device->Exec([](const BlockPointers&) {}, {nullptr}, {}), std::invalid_argument);
+  device->EnableGraph(false);
+  device->RunGraph();
+  device->ResetGraph();
+  EXPECT_EQ(held.use_count(), 1);
+}
+
+TEST(Buffer, AFunctionOfTheUserMayFailAndExecute) {
+  const DevicePtr device = CreateCpuDevice();
+  const Tensor x = Full({1}, 3, device), y({1}, device), z({1}, device);
+  bool fails = true;
+  device->EnableGraph(true);
+  device->Exec(
+      [&](const BlockPointers&) {
+        if (fails) throw std::runtime_error("the user's");
+        device->Exec(Multiplies(2), {x.block()}, {y.block()});  // not a node: runs here
+      },
+      {x.block()}, {y.block()});
+  device->EnableGraph(false);
+  EXPECT_THROW(device->RunGraph(), std::runtime_error);
+  fails = false;
+  device->ResetGraph();
+  device->EnableGraph(true);
+  device->Exec(Multiplies(2), {x.block()}, {z.block()});
+  device->EnableGraph(false);
+  device->RunGraph();
+  EXPECT_EQ(Values(z), std::vector<double>{6});
+  device->ResetGraph();
+}
+
 TEST(Recording, AnAbandonedOneLeavesTheThreadExecuting) {
   const Tensor x = Full({2}, 1);
   {

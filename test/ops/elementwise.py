@@ -130,6 +130,14 @@ binary("mul", "Mul", lambda a, b: a * b)
 binary("div", "Div", lambda a, b: a / b)
 binary("pow", "Pow", lambda a, b: a**b, inputs=[POSITIVE, uniform(4, 1)])
 binary("atan2", "Atan2", lambda a, b: torch.atan2(a, b))
+add(
+    "clip by tensors",
+    "Where",
+    lambda x, low, high: autograd.clip(x, low, high),
+    lambda x, low, high: torch.clamp(x, low, high),
+    [X, apart(4, 1, seed=21) / 8 - 0.2, apart(3, 1, 5, seed=22) / 8 + 0.3],
+    one_step=False,
+)
 binary(
     "mod",
     "Mod",

@@ -85,8 +85,10 @@ class SINGA_API Device : public std::enable_shared_from_this<Device> {
             std::span<const Tensor> outputs, const Scalars& scalars = {}, const SpecRef& spec = {});
   /// Runs a recorded node in `workspace`.
   void Run(const Node& node, void* workspace);
-  /// Runs a function of the user on the addresses of blocks, which become plain. No pass rewrites
-  /// it, and no plan of memory contains it.
+  /// Runs a function of the user on the addresses of blocks, which become plain. While executions
+  /// are buffered (EnableGraph), it is a node of the buffer: a copy of the function runs in each
+  /// RunGraph, in its place, with the addresses of that run; it is freed by ResetGraph. No pass
+  /// rewrites it. A recorded step of a Model that calls it is executed.
   void Exec(const std::function<void(const BlockPointers&)>& fn, const std::vector<BlockPtr>& reads,
             const std::vector<BlockPtr>& writes, const char* op = "user");
   /// Waits for all queued work. Throws if some of it has failed.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .. import singa_wrap as _c
 from ..dtypes import bool_, float32, is_float
 from ..raw import compat_mode
@@ -11,7 +13,8 @@ from ..tape.grad_mode import state
 from ..tape.tensor import Tensor, wrap
 from .base import BuiltinOperator, Constant, tensor_of
 from .conversion import converted
-from .elementwise import Scalar
+from .elementwise import Clip, Scalar
+from .indexing import where
 from .types import constant, result_type
 
 if TYPE_CHECKING:
@@ -426,3 +429,29 @@ def _or(a: Tensor, b: Tensor) -> Tensor:
 def _xor(a: Tensor, b: Tensor) -> Tensor:
     """Logical exclusive or: whether exactly one of a and b is 0."""
     return Xor()(a, b)[0]
+
+
+def clip(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """Limits x to [min, max]; None means no limit. Floats as limits make integers float32.
+
+    A limit may also be a tensor or an array, as in torch.clamp: it broadcasts, and what it replaces
+    gets its gradient. Where min is above max, the result is max. A limit that is NaN gives NaN.
+
+    Raises ValueError for shapes that do not broadcast to each other.
+
+    >>> autograd.clip(tensor.Tensor(data=[-2.0, 0.5, 3.0]), 0.0, 1.0)
+    Tensor([0. , 0.5, 1. ], dtype=float32)
+    >>> autograd.clip(tensor.Tensor(data=[-2.0, 0.5, 3.0]), max=np.float32([-3.0, 0.0, 4.0]))
+    Tensor([-3.,  0.,  3.], dtype=float32)
+    """
+    if any(isinstance(limit, Tensor | np.ndarray) for limit in (min, max)):
+        for limit, outside in ((min, less), (max, greater)):
+            if limit is not None:
+                bound = tensor_of(limit, x)
+                x = where(bound, x, _or(outside(x, bound), not_equal(bound, bound)))
+        return x
+    if isinstance(x, Tensor) and not is_float(x.dtype):
+        limits = [limit for limit in (min, max) if limit is not None]
+        if (dtype := result_type(x, *limits)) != x.dtype:
+            x = converted(x, dtype)
+    return Clip(min, max)(x)[0]

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from .. import singa_wrap as _c
-from ..dtypes import int64, is_float
+from ..dtypes import int64
 from ..raw import compat_mode
 from ..raw.arrays import full
 from ..raw.check import number
 from ..tape.tensor import Tensor
 from .base import BuiltinOperator, Constant
-from .conversion import converted
-from .types import result_type
 
 if TYPE_CHECKING:
     from ..tape.operator import Raw
@@ -624,21 +622,6 @@ def sign(a: Tensor) -> Tensor:
     Tensor([-1.,  0.,  1.], dtype=float32)
     """
     return Sign()(a)[0]
-
-
-def clip(x: Tensor, min: float | None = None, max: float | None = None) -> Tensor:
-    """Limits x to [min, max]; None means no limit. Floats as limits make integers float32.
-
-    >>> autograd.clip(tensor.Tensor(data=[-2.0, 0.5, 3.0]), 0.0, 1.0)
-    Tensor([0. , 0.5, 1. ], dtype=float32)
-    >>> autograd.clip(tensor.Tensor(data=[-2.0, 0.5, 3.0]), max=1.0)
-    Tensor([-2. ,  0.5,  1. ], dtype=float32)
-    """
-    if isinstance(x, Tensor) and not is_float(x.dtype):
-        limits = [limit for limit in (min, max) if limit is not None]
-        if (dtype := result_type(x, *limits)) != x.dtype:
-            x = converted(x, dtype)
-    return Clip(min, max)(x)[0]
 
 
 def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:

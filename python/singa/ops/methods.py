@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
 from .. import singa_wrap as _c
 from ..dtypes import (
     DType,
@@ -24,14 +26,14 @@ from ..dtypes import (
     int64,
     is_float,
 )
-from ..raw import compat_mode
+from ..raw import arrays, compat_mode
 from ..raw.check import integer
 from ..tape.operator import apply
-from ..tape.tensor import Tensor, install
+from ..tape.tensor import Tensor, as_raw, install, wrap
 from . import elementwise
-from .arithmetic import pow
+from .arithmetic import clip, pow
 from .conversion import Cast, converted
-from .elementwise import Abs, Exp, Log, ReLU, Sigmoid, Sqrt, Square, Tanh, clip
+from .elementwise import Abs, Exp, Log, ReLU, Sigmoid, Sqrt, Square, Tanh
 from .indexing import where
 from .items import getitem, setitem
 from .joining import Repeat
@@ -493,7 +495,8 @@ class Methods:
         return apply(LogSoftMax(names.pop("dim", axis), **names), self)
 
     def clip(self: Any, min: Any = None, max: Any = None) -> Tensor:
-        """Limits the elements to [min, max]; None means no limit.
+        """Limits the elements to [min, max], numbers or tensors; None means no limit. See
+        `autograd.clip`.
 
         >>> tensor.Tensor(data=[-2.0, 0.5, 3.0]).clip(0.0, 1.0)
         Tensor([0. , 0.5, 1. ], dtype=float32)
@@ -503,13 +506,27 @@ class Methods:
     clamp = clip
 
     def masked_fill(self: Any, mask: Any, value: Any) -> Tensor:
-        """`value` where `mask` is true, else this tensor, with broadcasting.
+        """`value`, a number or tensor, where `mask` is true, else this tensor, with broadcasting.
+        The result has this tensor's type, to which the value is converted.
+
+        Raises ValueError for a number that an integer type does not hold.
 
         >>> x = tensor.Tensor(data=[1.0, -2.0])
         >>> x.masked_fill(x < 0, 0.0)
         Tensor([1., 0.], dtype=float32)
         """
-        return where(value, self, mask)
+        if isinstance(value, Tensor):
+            return where(value.to(self.dtype), self, mask)
+        if isinstance(value, np.generic):
+            value = value.item()
+        if not is_float(self.dtype):  # cut to a whole number
+            value = arrays.converted(np.asarray(value), self.dtype)
+            value = value if value.ndim else value.item()
+        if not isinstance(value, int | float):
+            value = np.asarray(value)
+            return where(wrap(as_raw(value, self.dtype, self.device), False), self, mask)
+        fill = arrays.full((), value, self.device, self.dtype)
+        return where(wrap(fill, False), self, mask)
 
     def matmul(self: Any, other: Tensor) -> Tensor:
         """The same as `x @ other`.

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from ..dtypes import int64, wide_type
 from ..raw.check import integers
 from ..tape.tensor import Tensor
-from .arithmetic import _and, equal, greater_equal, less, less_equal
+from .arithmetic import _and, clip, equal, greater_equal, less, less_equal
 from .conversion import cast
-from .elementwise import abs, clip, floor, rounde
+from .elementwise import abs, floor, rounde
 from .indexing import gather_elements, where
 from .joining import cat
 from .movement import expand, reshape, slice, unsqueeze

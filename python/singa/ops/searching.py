@@ -11,10 +11,10 @@ from .. import singa_wrap as _c
 from ..dtypes import bool_, float64, int64, is_float
 from ..raw.check import integer
 from ..tape.tensor import Tensor, as_raw, wrap
-from .arithmetic import _and, equal, less, less_equal, not_equal
+from .arithmetic import _and, clip, equal, less, less_equal, not_equal
 from .base import tensor_of
 from .conversion import cast, converted
-from .elementwise import clip, log, negative
+from .elementwise import log, negative
 from .indexing import gather, gather_elements, where
 from .lists import min as minimum
 from .movement import expand, reshape

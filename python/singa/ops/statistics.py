@@ -8,10 +8,10 @@ import math
 from ..dtypes import float16, float32, is_float, wide_type
 from ..raw.check import number
 from ..tape.tensor import Tensor
-from .arithmetic import equal, greater, not_equal
+from .arithmetic import clip, equal, greater, not_equal
 from .base import axes_of
 from .conversion import cast, converted
-from .elementwise import abs, clip, sqrt
+from .elementwise import abs, sqrt
 from .reduction import (
     Axes,
     reduce_l1,

@@ -11,12 +11,12 @@ the table of types in src/core/tensor/dtype.cc.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import singa_wrap as _c
-from ..dtypes import BY_VALUE, DType, bool_, float32, int64, is_float
+from ..dtypes import BY_VALUE, DType, as_dtype, bool_, float32, int64, is_float
 from ..raw.arrays import full
 from ..tape.tensor import Tensor
 
@@ -34,20 +34,26 @@ def number_type(number: float) -> DType:
     return int64 if isinstance(number, int) else float32
 
 
-def result_type(*operands: Tensor | float) -> DType:
+def result_type(*operands: Any) -> DType:
     """The element type of arithmetic on tensors and Python numbers, as torch.result_type.
 
-    int8 with uint8 gives int32, because singa has no int16. Raises TypeError without an operand.
+    A type or its name counts as a tensor of this type that has axes, as in numpy.result_type.
+    Arrays count as tensors, numbers of NumPy as Python's. int8 with uint8 gives int32, because
+    singa has no int16. Raises TypeError without an operand, and for other operands.
 
     >>> tensor.result_type(tensor.ones((2,), dtype="int32"), 0.5)
+    singa.float32
+    >>> tensor.result_type(tensor.float16, tensor.bfloat16)
     singa.float32
     """
     found: list[int | None] = [None, None, None]  # of tensors with axes, without axes, numbers
     for x in operands:
-        if isinstance(x, Tensor):
-            place, dtype = (0 if x.ndim() else 1), int(x.dtype)
+        if isinstance(x, Tensor | np.ndarray):
+            place, dtype = (0 if x.shape else 1), int(as_dtype(x.dtype))
+        elif isinstance(x, int | float | np.number | np.bool_) and not isinstance(x, DType):
+            place, dtype = 2, int(number_type(x.item() if isinstance(x, np.generic) else x))
         else:
-            place, dtype = 2, int(number_type(x))
+            place, dtype = 0, int(as_dtype(x))
         known = found[place]
         found[place] = dtype if known is None else _c.Promote(known, dtype)
     types = [dtype for dtype in found if dtype is not None]

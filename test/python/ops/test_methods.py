@@ -124,6 +124,11 @@ def test_spread_of_many_halves(torch: ModuleType, dtype: str) -> None:
 def test_a_spread_of_0_has_no_slope(training: None) -> None:
     x = Tensor(data=np.ones(4), stores_grad=True)
     same(autograd.gradients(x.std())[x], [0, 0, 0, 0])
+    for value in ([3.0], 3.0):  # no standard deviation, and no slope of one
+        one = Tensor(data=value, stores_grad=True)
+        assert np.isnan(one.std().item())
+        assert np.isnan(autograd.gradients(one.std())[one].item())
+        assert autograd.gradients(one.std(correction=0))[one].item() == 0
 
 
 def test_numpys_functions_take_tensors() -> None:

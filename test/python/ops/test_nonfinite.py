@@ -75,6 +75,7 @@ OTHER_BACKWARD = {
     "layer_norm -inf": "likewise",
     "channel_norm inf": "likewise",
     "channel_norm -inf": "likewise",
+    "clip by tensors nan": "NaN is no limit's; PyTorch says 0",
     "acosh -inf": "the slope of NaN; PyTorch says 0",
     "softplus inf": "the table's exp overflows",
     "softsign inf": "the table's quotient is inf / inf",

@@ -71,6 +71,60 @@ def test_result_type_of_several():
         tensor.result_type()
 
 
+def test_result_type_of_types_arrays_and_numbers_of_numpy(torch):
+    for first, second in itertools.product(TYPES, repeat=2):
+        truth = named(torch.promote_types(getattr(torch, first), getattr(torch, second)))
+        one, other = tensor.as_dtype(first), tensor.as_dtype(second)
+        assert tensor.result_type(one, other).name == truth
+        assert tensor.result_type(first, of([1], second)).name == truth
+        assert tensor.result_type(one, 1).name == tensor.result_type(of([1], first), 1).name
+    assert tensor.result_type(np.int8([1]), np.int32(7)) == tensor.int8
+    assert tensor.result_type(np.dtype("float16"), np.float64(0.5)) == tensor.float16
+    assert tensor.result_type(np.array(1.0), of([1], "float16")) == tensor.float16
+    assert tensor.result_type(np.int64(2), np.bool_(True)) == tensor.int64
+    for other in (None, "text", [1.0], object()):
+        with pytest.raises(TypeError):
+            tensor.result_type(of([1]), other)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_sums_have_the_type_that_is_asked_for(torch, dtype):
+    for source in TYPES:
+        x, t = of([1, 0, 3, 2], source), torch.tensor([1, 0, 3, 2]).to(getattr(torch, source))
+        for name in ("sum", "prod"):
+            found = getattr(x, name)(dtype=dtype)
+            assert found.dtype.name == dtype
+            truth = getattr(t, name)(dtype=getattr(torch, dtype))
+            assert float(found) == float(truth)
+    for name in ("mean", "var", "std"):
+        method = getattr(of([1.0, 2.0], "float32"), name)
+        if "float" in dtype:
+            assert method(dtype=dtype).dtype.name == dtype
+        else:
+            with pytest.raises(TypeError, match="float type"):
+                method(dtype=dtype)
+    assert elements(of([100, 100], "int8").sum(dtype="int8")) == [-56]  # wraps around
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_masked_fill_keeps_the_type(torch, dtype):
+    x, mask = of([1, 0], dtype), np.array([True, False])
+    t = torch.tensor([1, 0]).to(getattr(torch, dtype))
+    for value in (2.5, True, -1.0, 7, np.float32(3.5), np.int64(4)):
+        for given in (value, of(value, "float64"), np.array(value)):
+            if dtype == "uint8" and value == -1.0:
+                continue  # refused below
+            found = x.masked_fill(mask, given)
+            assert found.dtype.name == dtype
+            truth = t.masked_fill(torch.tensor(mask), torch.tensor(value).item())
+            assert elements(found) == truth.double().tolist()
+    if "int" in dtype:
+        for value in (np.nan, np.inf, 1e30, 1 << 70, *([-1] if dtype == "uint8" else [])):
+            with pytest.raises(ValueError, match=r"do not fit|64 bits"):
+                x.masked_fill(mask, value)
+    assert x.masked_fill(np.zeros((3, 2), bool), 1).shape == (3, 2)
+
+
 OPERATORS = {
     "+": operator.add,
     "-": operator.sub,

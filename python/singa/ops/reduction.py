@@ -182,7 +182,7 @@ class ReduceSumSquare(Reduction):
 
 class ReduceLogSumExp(Reduction):
     """log Σ e^x over `axes` (default: all), which stay with length 1 unless `keepdims` is 0. The
-    largest element is subtracted first, so that nothing overflows.
+    largest element is subtracted first, so that nothing overflows. Of no elements it is -infinity.
 
     Raises ValueError for an axis outside x.
 
@@ -191,6 +191,10 @@ class ReduceLogSumExp(Reduction):
     """
 
     def forward(self, x: Raw) -> Raw:
+        if not x.size():
+            total = _c.Reduce(_c.ReduceOp_kSum, x, self.axes, self.keepdims)
+            self.save(x, None)
+            return _c.Unary(_c.UnaryOp_kLog, total)
         largest = _c.Reduce(_c.ReduceOp_kMax, x, self.axes, True)
         # Nothing is subtracted from infinities and NaN, whose difference would be NaN.
         size = _c.Unary(_c.UnaryOp_kAbs, largest)
@@ -204,6 +208,8 @@ class ReduceLogSumExp(Reduction):
 
     def backward(self, dy: Raw) -> Raw:
         x, y = self.load()
+        if y is None:
+            return _c.Full(x.shape(), 0.0, x.device(), x.data_type())
         share = _c.Unary(_c.UnaryOp_kExp, _c.Binary(_c.BinaryOp_kSub, x, y))
         return _c.Binary(_c.BinaryOp_kMul, share, dy.Reshape(y.shape()))
 

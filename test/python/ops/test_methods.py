@@ -200,3 +200,11 @@ def test_type_checkers_see_the_methods_that_there_are() -> None:
     written = ast.parse(tensor_stub.PATH.read_text())
     message = f"run {tensor_stub.__file__}"
     assert ast.dump(written) == ast.dump(ast.parse(tensor_stub.stub())), message
+
+
+def test_log_sum_exp_of_nothing(training: None) -> None:
+    for axis, expected in ((1, [-np.inf, -np.inf]), (0, []), (None, -np.inf)):
+        x = Tensor((2, 0), stores_grad=True)
+        y = autograd.reduce_log_sum_exp(x, axis, keepdims=False)
+        same(y, expected)
+        assert autograd.gradients(y, np.ones(y.shape))[x].shape == (2, 0)

@@ -86,6 +86,7 @@ def test_draws_never_give_a_weight_of_0() -> None:
     same(autograd.multinomial(of([0, 1e-300, 5e-324], dtype="float64"), 2, True) % 3, [1, 1])
 
 
+@pytest.mark.cpu("counts memory of the CPU's kernels")
 def test_many_draws_need_memory_for_the_draws_alone() -> None:
     weights = of(np.ones(1 << 16, np.float32))
     weights.device.ResetPeak()
@@ -160,8 +161,19 @@ def test_replays_draw_anew() -> None:
     assert graphs(net)
     np.testing.assert_array_equal(drawn[0], drawn[1])
     assert len({each.tobytes() for each in drawn[1]}) == 6
-    with pytest.raises(IndexError):
-        net(x * 0.0)[0].numpy()
+
+
+@pytest.mark.cpu("a GPU detects wrong weights later")
+def test_replays_refuse_weights_too() -> None:
+    net, x = _Draws(), of(np.ones((2, 5), np.float32))
+    net.compile([x], is_train=True, use_graph=True)
+    for _ in range(4):
+        net(x)
+    assert graphs(net)
+    for bad in (0.0, -1.0, np.nan, np.inf):
+        with pytest.raises(IndexError):
+            net(of(np.full((2, 5), bad, np.float32)))
+    assert net(x).shape == (2, 3)
 
 
 class _Sets(model.Model):

@@ -107,7 +107,7 @@ def _item(x: Tensor, entries: list[Any]) -> Tensor:
     if place is not None:
         chosen = _Selection.of(x.shape, entries, place)
         x = apply(Index(chosen.rest), x)
-        if chosen.count > 1:
+        if chosen.joins > 1:
             x = x.reshape(chosen.joined(x.shape))
         return apply(Gather(chosen.axis, chosen.indices), x)
     slices = entries and all(isinstance(entry, slice) for entry in entries)
@@ -127,12 +127,12 @@ def _array_in(entries: Sequence[Any]) -> int | None:
 
 
 class _Selection(NamedTuple):
-    """What a key with an array selects from x: `indices` along `axis` of x[rest], after `count`
+    """What a key with an array selects from x: `indices` along `axis` of x[rest], after `joins`
     axes from there on were joined to one."""
 
     rest: list[Any]
     axis: int
-    count: int
+    joins: int
     indices: NDArray[np.int64]
     mask: NDArray[np.bool_] | None
 
@@ -156,8 +156,8 @@ class _Selection(NamedTuple):
         return cls(rest, axis, len(kept), np.flatnonzero(key), mask)
 
     def joined(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape of x[rest] with one axis instead of `count`."""
-        end = self.axis + self.count
+        """The shape of x[rest] with one axis instead of `joins`."""
+        end = self.axis + self.joins
         return (*shape[: self.axis], math.prod(shape[self.axis : end]), *shape[end:])
 
 
@@ -168,7 +168,7 @@ def _write(x: Raw, entries: list[Any], value: Raw) -> None:
     chosen = _Selection.of(x.shape(), entries, place)
     target = view(x, chosen.rest)
     shape, axis = target.shape(), chosen.axis
-    behind = len(shape) - axis - chosen.count
+    behind = len(shape) - axis - chosen.joins
     if chosen.mask is not None and value.rank() <= behind:  # the same for all that are selected
         mask = as_raw(chosen.mask, device=x.device())
         mask = mask.Reshape((*chosen.mask.shape, *(1,) * behind))

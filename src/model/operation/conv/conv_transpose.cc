@@ -143,9 +143,10 @@ Tensor ConvTransposeForward(const Tensor& x, const Tensor& W, const Tensor& b,
                             const ConvTransposeHandle& handle) {
   constexpr const char* kOp = "ConvTransposeForward";
   CheckFloat(kOp, "x", x);
+  Recorder geometry = GeometryOf(kOp, handle, x.shape(), !b.empty());
   const std::vector<int64_t> unreached = Unreached(handle);
   const bool whole = IsZero(unreached);
-  const Recorder geometry = GeometryOf(kOp, handle, x.shape(), whole && !b.empty());
+  geometry.bias &= whole;
   ConvTransposeSpec spec = SpecOf(ConvPass::kForward, geometry, x);
   spec.x_layout = x.layout();
   const CallOptions options{.zeros = x.size() == 0};
@@ -168,10 +169,10 @@ std::vector<Tensor> ConvTransposeBackward(const Tensor& given_dy, const Tensor& 
                                           bool need_w, bool need_b) {
   constexpr const char* kOp = "ConvTransposeBackward";
   CheckFloat(kOp, "x", x);
+  Recorder geometry = GeometryOf(kOp, handle, x.shape(), need_b);
   const std::vector<int64_t> unreached = Unreached(handle);
   const bool all_b = need_b && !IsZero(unreached);
-  if (all_b) need_b = false;
-  const Recorder geometry = GeometryOf(kOp, handle, x.shape(), need_b);
+  if (all_b) geometry.bias = need_b = false;
   Shape whole = geometry.input_shape();
   for (size_t i = 0; i < unreached.size(); ++i) whole[static_cast<int>(i) + 2] += unreached[i];
   CheckShapeIs(kOp, "dy", given_dy, whole);

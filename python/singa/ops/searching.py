@@ -11,7 +11,7 @@ from .. import singa_wrap as _c
 from ..dtypes import bool_, float64, int64, is_float
 from ..raw.check import integer
 from ..tape.tensor import Tensor, as_raw, wrap
-from .arithmetic import _and, clip, equal, less, less_equal, not_equal
+from .arithmetic import _and, _or, clip, equal, less, less_equal, not_equal
 from .base import tensor_of
 from .conversion import cast, converted
 from .elementwise import log, negative
@@ -113,8 +113,8 @@ def _bisected(sorted: Tensor, wanted: Tensor, right: bool) -> Tensor:
         last = gather_elements(sorted.detach(), clip(further, max=length) - 1, 1)
         before = (less_equal if right else less)(last, wanted)
         if has_nan:  # behind all numbers
-            last_of_equals = True if right else equal(last, last)
-            before = where(last_of_equals, before, not_equal(wanted, wanted))
+            missing = not_equal(wanted, wanted)
+            before = _or(before, missing if right else _and(missing, equal(last, last)))
         place = where(further, place, _and(before, less_equal(further, length)))
     return place
 

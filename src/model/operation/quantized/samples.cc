@@ -21,6 +21,8 @@ double ZeroOf(const QuantizedFields& fields, const spot::Sampler& sampler) {
 /// What becomes of a sum of products: scaled, and rounded where y has steps.
 void Finish(const QuantizedFields& fields, const spot::Sampler& sampler, int64_t output,
             Place* place) {
+  // Sums of int32 may wrap around; those are not compared.
+  if (place->magnitude >= 0x1p31) place->magnitude = std::numeric_limits<double>::infinity();
   if (!fields.has_scale()) return;
   size_t next = fields.has_x_zero ? 3 : 2;
   place->Scale(sampler.Value(next++, {output}));

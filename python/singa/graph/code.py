@@ -15,6 +15,23 @@ _VARIABLE = (
 )
 _ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR")
 _BETWEEN = ("PUSH_NULL", "EXTENDED_ARG", "CACHE")  # between the loads of `a` and of `.b`
+#: By which code may reach any variable: what modules contain, and attributes.
+_ANYWHERE = {
+    "builtins": ("globals", "eval", "exec", "__import__"),
+    "sys": ("modules", "_getframe", "_current_frames", "_current_exceptions"),
+    "importlib": ("import_module", "__import__", "reload"),
+    "inspect": ("currentframe", "stack", "trace"),
+    "gc": ("get_objects", "get_referrers", "get_referents"),
+    "pkgutil": ("resolve_name",),
+    "pydoc": ("locate",),
+    "runpy": ("run_module", "run_path"),
+}
+TO_VARIABLES = {
+    *("__globals__", "__builtins__", "f_globals", "f_locals", "f_builtins", "f_back", "tb_frame"),
+    *("gi_frame", "cr_frame", "ag_frame"),
+}
+#: By which code may reach any variable of a module that it has.
+BY_ANY_NAME = {"getattr", "vars", "__dict__", "__getattribute__", "attrgetter", "getmembers"}
 
 
 class Names(NamedTuple):
@@ -81,3 +98,13 @@ def imported(module: str, namespace: Mapping[str, Any]) -> ModuleType | None:
         return sys.modules.get(importlib.util.resolve_name(module, package))
     except ImportError:
         return None
+
+
+def leading_anywhere() -> dict[int, str]:
+    """Names of the objects by which code may reach any variable, by identity."""
+    return {
+        id(value): name if module == "builtins" else f"{module}.{name}"
+        for module, names_inside in _ANYWHERE.items()
+        for name in names_inside
+        if (value := getattr(sys.modules.get(module), name, None)) is not None
+    }

@@ -9,8 +9,10 @@ bypasses `__setattr__`. In the usual case nothing has changed, and one call of C
 addresses shows that. If addresses differ, the walk is repeated and values are compared bit for bit:
 two objects 0.5 are equal, -0.0 differs from 0.0, True differs from 1, and a NaN equals itself.
 
-What `code.names` cannot tell is not seen, nor are the inside of modules and classes of other
-packages and of objects written in C, files, and clocks. Elements of tensors are seen where the host
+Every object is visited by what it is made of: items, attributes, slots, its class, whatever that
+derives from. Only of modules, and of objects such as locks and files (`owners.is_opaque`), those
+attributes alone count that code names. What `code.names` cannot tell is not seen, nor are the
+inside of modules and classes of other packages and of objects written in C, files, and clocks. Elements of tensors are seen where the host
 has read them; a replay reads all others anyway. `Layer.not_settings` names attributes that may
 change, such as a history. docs/recorded_steps.md tells users the same.
 """
@@ -21,7 +23,7 @@ import builtins
 import contextvars
 import enum
 import functools
-import importlib
+import gc
 import io
 import os
 import struct
@@ -29,7 +31,7 @@ import sys
 import threading
 import types
 import weakref
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -37,37 +39,54 @@ import numpy as np
 
 from .. import singa_wrap as _c
 from ..tape.tensor import Tensor
-from .code import imported, names
+from .code import BY_ANY_NAME, TO_VARIABLES, imported, leading_anywhere, names
+from .owners import (
+    can_change,
+    is_frozen,
+    is_iterator,
+    is_of_program,
+    is_opaque,
+    is_ours,
+    is_own,
+    is_program,
+    package,
+    slots,
+)
 from .tokens import (
     ABSENT,
     array_state,
+    buffer_elements,
+    buffer_size,
     class_and_attributes,
     classes,
     context_identity,
     elements,
     exact,
+    foreign_elements,
     generator_state,
     identities,
     local_identity,
     object_identities,
+    referents,
     slot_identity,
-    version,
 )
 
 #: Limits of the values and bytes that are compared. Comparing more could take longer than a step.
 _MOST_VALUES = 100_000
 _MOST_BYTES = 1 << 20
-_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class that can be changed
+_MOST_FROZEN = 1 << 12  # bytes of a read-only array, which its owner may make writeable again
 _ANY: Any = object()  # stands for a value that is not compared
-#: Classes whose attributes are not visited.
-_OPAQUE = (types.ModuleType, io.IOBase, threading.Thread, enum.Enum)
-_OPAQUE_MODULES = (
-    *("_thread", "threading", "queue", "multiprocessing", "concurrent", "asyncio", "logging"),
-)
-_PACKAGE = __name__.partition(".")[0]
 _METHODS = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
+#: Builtin objects that lead to others by more than attributes.
+_HOLDERS = (
+    *(deque, functools.partial, slice, staticmethod, classmethod, property, contextvars.ContextVar),
+    *(types.MappingProxyType, type({}.keys()), type({}.values()), type({}.items())),
+)
+_DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 _TENSOR = ("data", "requires_grad", "stores_grad", "name", "grad")  # as in SameObjects
-_FUNCTION = ("__code__", "__defaults__", "__kwdefaults__")
+_FUNCTION = ("__code__", "__defaults__", "__kwdefaults__", "__dict__")
+_CELL = vars(types.CellType)["cell_contents"]
+_BASES = vars(type)["__bases__"]
 
 
 def differing(one: Settings, other: Settings) -> set[str]:
@@ -76,28 +95,29 @@ def differing(one: Settings, other: Settings) -> set[str]:
     return {place for place in a.keys() | b.keys() if a.get(place) != b.get(place)}
 
 
-def _not_settings(value: object, of: Callable[[type], bool] = lambda kind: True) -> set[str]:
+def _not_settings(value: object, of_ours: bool = True) -> set[str]:
     """Names of attributes that are not compared, from `not_settings` of the object's classes."""
     kind = type(value)
     if not hasattr(kind, "not_settings"):
         return set()
-    mine = [each for each in kind.__mro__ if of(each)]
+    mine = [each for each in kind.__mro__ if of_ours or not is_ours(each)]
     return {name for each in mine for name in vars(each).get("not_settings", ())}
 
 
-def _is_of_program(kind: type) -> bool:
-    return _package(kind.__module__) != _PACKAGE
-
-
 class Settings:
-    """The state that is reachable from `root`, and the elements of the raw tensors in `read`.
+    """The state that is reachable from `root`, the elements of the raw tensors in `read`, and what
+    the objects in `handed` lead to.
 
     values    comparable values by place, such as "conv1.stride[0]"
+    tensors   the raw tensors of all Tensors
     obstacle  why the state cannot be compared, so that no step can be replayed; empty if it can
     """
 
-    def __init__(self, root: Any, read: Sequence[_c.Tensor] = ()) -> None:
+    def __init__(
+        self, root: Any, read: Sequence[_c.Tensor] = (), handed: Sequence[Any] = ()
+    ) -> None:
         self.values: dict[str, Any] = {}
+        self.tensors: list[_c.Tensor] = []
         self.obstacle = ""
         self._alive: list[Any] = []  # keeps objects alive whose identities are in `values`
         self._places: dict[int, str] = {}  # place of each visited object, by identity
@@ -107,24 +127,25 @@ class Settings:
         self._bytes = 0
         numpys = classes("numpy.random", "Generator", "BitGenerator", "RandomState")
         self._kinds_of_generators = (*classes("random", "Random"), *numpys)
-        self._kinds_of_buffers = (bytearray, memoryview, *classes("array", "array"))
+        self._anywhere = leading_anywhere()
         self._containers: list[Any] = []
         self._addresses: list[int] = []  # of the items of the containers
         self._readers: list[tuple[Callable[[Any], Any], Any, Any]] = []
         self._generators: set[str] = set()
         self._root = root  # which is not kept alive: it has the graphs that have this
         # Packages that belong to the program although they are installed.
-        self._packages = {_package(each.__module__) for each in type(root).__mro__}
+        self._packages = {package(each.__module__) for each in type(root).__mro__}
         # The global variables that code names, by the identity of their namespace.
         self._globals: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
         self._scanned: set[tuple[int, types.CodeType]] = set()
-        # Attributes that are compared only where code names them, by these names, and all names of
-        # attributes.
-        self._apart: list[tuple[str, dict[str, Any], dict[str, str]]] = []
-        self._attributes_named: set[str] = set()
+        # Attributes that are compared only where code names them, by these names, and all names in
+        # the code.
+        self._apart: list[tuple[str, dict[str, Any], dict[str, str], bool]] = []
+        self._named: set[str] = set()
         for i, raw in enumerate(read):
             self.values[f"elements that the host reads, {i}"] = self._read(elements, raw)
-        self._waiting: list[tuple[str, Any]] = [("", root)]
+        self._waiting = [(f"argument {i}", value) for i, value in enumerate(handed)]
+        self._waiting.append(("", root))
         while self._waiting or self._visit_apart():
             if len(self.values) > _MOST_VALUES:
                 self._refuse(f"the model's attributes hold more than {_MOST_VALUES} values")
@@ -134,7 +155,7 @@ class Settings:
             self._note((namespace, *found), found.values())
         self._held = struct.pack(f"{len(self._addresses)}q", *self._addresses)
         del self._root, self._waiting, self._places, self._classes, self._slots, self._scanned
-        del self._descriptors, self._addresses, self._globals, self._apart, self._attributes_named
+        del self._descriptors, self._addresses, self._globals, self._apart, self._named
 
     def hold(self) -> bool:
         """Whether nothing has changed. Also False if objects were replaced by equal ones."""
@@ -142,7 +163,7 @@ class Settings:
             return _c.SameObjects(self._containers, self._held) and all(
                 [read(value) == then for read, value, then in self._readers]
             )
-        except RuntimeError:  # another thread changed a container during the comparison
+        except Exception:  # another thread changed a container, or an object was closed
             return False
 
     def drawn(self, before: Settings) -> bool:
@@ -165,145 +186,148 @@ class Settings:
         if value is not self._root:
             self._alive.append(value)
         try:
-            self.values[place] = self._describe(place, value)
+            self._check_reach(value)
+            self.values[place] = type(value), self._describe(place, value)
+            self._members(place, value)
         except Exception as error:
             self.values[place] = (type(value), id(value))
             self._refuse(f"{place} cannot be inspected: {type(error).__name__}")
 
     def _describe(self, place: str, value: Any) -> Any:
-        """A value that identifies the object, without its items and attributes.
+        """What tells the object apart from others of its class, besides its attributes and items.
 
-        Items and attributes are queued, to be visited next.
+        Items are queued, to be visited next.
         """
         kind = type(value)
         if isinstance(value, Tensor):
             raw, *flags, grad = found = [getattr(value, name) for name in _TENSOR]
             self._note(value, found)
-            self._alive.append(raw)
+            self.tensors.append(raw)
             self._add(f"{place}.grad", grad)
-            self._members(place, value)
-            return kind, id(value), id(raw), tuple([exact(flag) for flag in flags])
+            return id(value), id(raw), tuple([exact(flag) for flag in flags])
         if isinstance(value, list | tuple):
             if isinstance(value, list):
                 self._note(value, value)
             for i, item in enumerate(value):
                 self._add(f"{place}[{i}]", item)
-            self._members(place, value)
-            return kind, len(value)
-        if value is os.environ or value is getattr(os, "environb", None):
-            self._add("os.environ's", vars(value)["_data"])
-            return kind, ()
+            return len(value)
         if isinstance(value, dict):
             self._entries(value, [(_key(place, i, key), key) for i, key in enumerate(value)])
-            if isinstance(value, OrderedDict):  # whose order is not that of the dict inside
-                self._readers.append((identities, value, identities(value)))
-            self._members(place, value)
-            return kind, tuple([self._name(key) for key in value])
-        if isinstance(value, set | frozenset | deque):
-            return self._sequence(place, value)
+            if isinstance(value, OrderedDict | defaultdict):  # which are more than the dict inside
+                self._read(identities if isinstance(value, OrderedDict) else referents, value)
+                self._add(f"{place}.default_factory", getattr(value, "default_factory", None))
+            return self._names(place, value)
+        if isinstance(value, set | frozenset):
+            if not isinstance(value, frozenset):  # which cannot change
+                self._read(identities, value)
+            return frozenset(self._names(place, value))
         if isinstance(value, np.ndarray):
             return self._array(place, value)
-        if isinstance(value, self._kinds_of_buffers):
-            return kind, self._read(bytes, value)
         if isinstance(value, self._kinds_of_generators):
             self._generators.add(place)
-            return kind, self._read(generator_state, value)
+            return self._read(generator_state, value)
         if isinstance(value, types.FunctionType):
             return self._function(place, value)
-        if isinstance(value, functools.partial):
-            self._add(f"{place}.func", value.func)
-            self._add(f"{place}.args", value.args)
-            self._add(f"{place}.keywords", value.keywords)
-            return kind, ()
         if isinstance(value, _METHODS):
-            self._add(f"{place}.__self__", value.__self__)
-            if isinstance(value, types.MethodType):
-                self._add(f"{place}.__func__", value.__func__)
-            return kind, value.__name__
-        if isinstance(value, staticmethod | classmethod):
-            self._add(f"{place}.__func__", value.__func__)
-        elif isinstance(value, property):
-            for name in ("fget", "fset"):
-                self._add(f"{place}.{name}", getattr(value, name))
-        elif isinstance(value, types.MappingProxyType):
-            self._add(f"{place}.mapping", _behind(value))
-            return kind, ()
-        elif isinstance(value, weakref.ref):
-            return kind, id(value), id(value())
-        elif isinstance(value, contextvars.ContextVar):
-            self._readers.append((context_identity, value, context_identity(value)))
-            self._add(f"{place}.get()", value.get(None))
-        elif isinstance(value, type):
+            if not isinstance(value.__self__, types.ModuleType):  # that of a builtin function
+                self._add(f"{place}.__self__", value.__self__)
+            self._add(f"{place}.__func__", getattr(value, "__func__", None))
+            return value.__name__
+        if isinstance(value, _HOLDERS):
+            getattr(value, "__dict__", None)  # which the first access makes
+            if isinstance(value, deque | functools.partial):
+                self._read(referents, value)
+            if isinstance(value, contextvars.ContextVar):
+                self._read(context_identity, value)
+                self._add(f"{place}.get()", value.get(None))
+            held = gc.get_referents(value)
+            for i, item in enumerate(held):
+                self._add(f"{place}[{i}]", item)
+            return len(held)
+        if isinstance(value, weakref.ref):
+            return id(value), id(value())
+        if isinstance(value, type):
             self._class(value)
-        elif _is_iterator(value):
-            self._refuse(f"{place} is a {kind.__name__}, whose position cannot be compared")
         elif isinstance(value, threading.Event):
-            return kind, self._read(threading.Event.is_set, value)
+            return self._read(threading.Event.is_set, value)
         elif isinstance(value, threading.local):
-            self._readers.append((local_identity, value, local_identity(value)))
-            self._object(place, value)
-        elif hasattr(kind, "__dlpack__") and hasattr(value, "_version"):
-            return kind, id(value), self._read(version, value)
-        elif not _is_opaque(value):
-            self._object(place, value)
-        return kind, id(value)
-
-    def _object(self, place: str, value: Any) -> None:
-        self._class(type(value))
-        self._members(place, value)
+            self._read(local_identity, value)
+        elif hasattr(kind, "__dlpack__"):
+            return id(value), self._content(place, foreign_elements, value, value.nbytes)
+        elif (size := buffer_size(value)) is not None:
+            return self._content(place, buffer_elements, value, size)
+        elif is_iterator(value):
+            self._refuse(f"{place} is a {kind.__name__}, whose position cannot be compared")
+        return id(value)
 
     def _members(self, place: str, value: Any) -> None:
-        """Visits attributes of the object itself, in its __dict__ or in slots."""
+        """Visits what any object may have: its class, attributes in its __dict__ and in slots."""
+        kind = type(value)
+        if kind.__module__ == _c.__name__ or (isinstance(value, enum.Enum) and is_ours(kind)):
+            return
+        self._class(kind)
         attributes = getattr(value, "__dict__", None)
-        if isinstance(attributes, dict):
+        if isinstance(value, types.ModuleType):
+            self._module(place, value)
+        elif isinstance(attributes, dict):
             if value is self._root:
                 self._read(class_and_attributes, weakref.ref(value))
-            elif not isinstance(value, Tensor):
-                self._attributes(value, "__class__", "__dict__")
-            left_out = _not_settings(value)
-            apart = {name: name for name in left_out - _not_settings(value, _is_of_program)}
-            if hasattr(type(value), "_unwatched"):
-                apart |= {name: name.lstrip("_") for name in value._unwatched()}
+            elif not isinstance(value, Tensor | types.FunctionType):
+                replaceable = ("__class__", "__dict__") if can_change(kind) else ("__dict__",)
+                self._attributes(value, *replaceable)
+            if is_opaque(kind):
+                left_out = set(attributes)
+                apart = {name: name for name in left_out}
+            else:
+                left_out = _not_settings(value)
+                apart = {name: name for name in left_out - _not_settings(value, of_ours=False)}
+                if hasattr(kind, "_unwatched"):
+                    apart |= {name: name.lstrip("_") for name in value._unwatched()}
             if apart:
-                self._apart.append((place, attributes, apart))
+                self._apart.append((place, attributes, apart, False))
                 left_out |= apart.keys()
             named = [(None if n in left_out else _attribute(place, n), n) for n in attributes]
             self._entries(attributes, named)
         if isinstance(value, Tensor):
             return
-        if type(value) not in self._slots:
-            self._slots[type(value)] = _slots(type(value))
-        for name in self._slots[type(value)]:
+        if kind not in self._slots:
+            self._slots[kind] = slots(kind)
+        for name in self._slots[kind]:
             item = getattr(value, name, ABSENT)
             self._readers.append((functools.partial(slot_identity, name), value, id(item)))
             self._add(_attribute(place, name), item)
 
     def _class(self, kind: type) -> None:
         for each in kind.__mro__:
-            if each in self._classes or not self._can_change(each):
+            if each in self._classes:
                 continue
             self._classes.add(each)
+            ours = is_ours(each)
+            constant = ours and (issubclass(Tensor, each) or isinstance(each, enum.EnumMeta))
+            if constant or not (can_change(each) and (ours or is_of_program(each, self._packages))):
+                continue
             self._class(type(each))
             place = _class_place(each, self.values)
             self.values[place] = (each,)
-            namespace = _behind(vars(each))
-            ours = _package(each.__module__) == _PACKAGE
+            namespace = gc.get_referents(vars(each))[0]  # the dict behind the proxy
             self._note(namespace, [x for pair in namespace.items() for x in pair])
+            if not ours:
+                self._note((each, _BASES), [each.__bases__])
             for name, value in namespace.items():
-                if name.startswith("__") and not callable(value):
+                if isinstance(value, _DESCRIPTORS):
+                    continue
+                if ours and name.startswith("__") and not callable(value):
                     continue  # metadata such as __module__
-                if not ours:
-                    self._add(f"{place}.{name}", value)
-                elif isinstance(value, _CODE):  # singa's own functions do not change
+                if ours and is_own(value):
                     self._alive.append(value)
                     self.values[f"{place}.{name}"] = (type(value), id(value))
-                elif not isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
+                else:
                     self._add(f"{place}.{name}", value)
 
     def _function(self, place: str, function: types.FunctionType) -> Any:
         code, *defaults = self._attributes(function, *_FUNCTION)
         self._alive.append(code)
-        for name, value in zip(_FUNCTION[1:], defaults, strict=True):
+        for name, value in zip(_FUNCTION[1:3], defaults, strict=False):
             self._add(f"{place}.{name}", value)
         cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
         for name, cell in cells:
@@ -314,123 +338,124 @@ class Settings:
             if name != "__class__":
                 self._note((cell, _CELL), [value])
                 self._add(f"{place}<{name}>", value)
-        self._entries(vars(function), [(f"{place}.{name}", name) for name in vars(function)])
         self._scan(place, function)
-        return type(function), id(code)
+        return id(code)
 
     # Global variables.
+
+    def _check_reach(self, value: Any) -> None:
+        if id(value) in self._anywhere:
+            self._refuse(f"the step uses {self._anywhere[id(value)]}, which may lead to any variable")
 
     def _scan(self, place: str, function: types.FunctionType) -> None:
         """Visits the global variables that the code of a function of the program names."""
         if function is os.getenv:
             self._add("os.environ", os.environ)
         code, namespace = function.__code__, function.__globals__
-        if (id(namespace), code) in self._scanned or not self._is_program(namespace):
+        if (id(namespace), code) in self._scanned or not is_program(namespace, self._packages):
             return
         self._scanned.add((id(namespace), code))
         found = names(code)
-        self._attributes_named |= found.attributes
+        self._named |= found.attributes.union(*found.variables)
+        if reach := found.attributes & TO_VARIABLES:
+            self._refuse(f"{place} uses {min(reach)}, which may lead to any variable")
         for path in found.variables:
             self._variable(namespace, path)
-            if path[0] in _BEHIND_NAMES and path[0] not in namespace:
-                self._refuse(f"{place} uses {path[0]}, which may read any variable")
         for module, path in found.imports:
             if inside := imported(module, namespace):
-                self._variable(vars(inside), path)
+                self._variable({module: inside}, (module, *path))
 
     def _variable(self, namespace: dict[str, Any], path: Sequence[str]) -> None:
         """Visits a variable of a module, and what `path` names in it as far as modules lead."""
-        within = False
-        for name in path:
-            if within and name not in namespace:
+        for i, name in enumerate(path):
+            if i > 0 and name not in namespace:
                 break  # `module.__dict__`
             place = _attribute(str(namespace.get("__name__", "")), name)
             value = namespace.get(name, ABSENT)
-            if value is ABSENT and not within and name in vars(builtins):
+            if value is ABSENT and i == 0 and name in vars(builtins):
                 self._variable(vars(builtins), (name,))
-            within = True
             _, found = self._globals.setdefault(id(namespace), (namespace, {}))
             if name in found and not isinstance(value, types.ModuleType):
                 return
             found[name] = value
             if not isinstance(value, types.ModuleType):
-                if self._is_program(namespace) or value is os.environ or value is os.getenv:
+                if is_program(namespace, self._packages) or value is os.environ or value is os.getenv:
                     self._add(place, value)
-                elif value is sys.modules or value is importlib.import_module:
-                    self._refuse(f"the step uses {place}, which may lead to any variable")
                 else:  # other packages do not change what they contain
                     self._alive.append(value)
                     self.values[place] = exact(value) or (type(value), id(value))
+                    self._check_reach(value)
                 return
-            namespace = vars(value)
-        # The code has the module itself.
-        if self._is_program(namespace) and id(namespace) not in self._places:
-            place = self._places[id(namespace)] = f"variables of {namespace.get('__name__')}"
-            self.values[place] = self._read(len, namespace)
-            for name in list(namespace):
-                if not name.startswith("__"):
-                    self._variable(namespace, (name,))
-        elif namespace is vars(os):
-            self._add("os.environ", os.environ)
+            module, namespace = value, vars(value)
+        self._add(str(module.__name__), module)  # which the code has itself
 
-    def _is_program(self, namespace: dict[str, Any]) -> bool:
-        """Whether a module belongs to the program, so that its variables may change."""
-        package = _package(namespace.get("__name__", ""))
-        if package in (_PACKAGE, "numpy") or package in sys.stdlib_module_names:
-            return False
-        return package in self._packages or "-packages" not in str(namespace.get("__file__", ""))
-
-    def _can_change(self, kind: type) -> bool:
-        """Whether a class belongs to the program or to singa. Other classes are assumed to be
-        constant."""
-        if not kind.__flags__ & _HEAP_TYPE or issubclass(kind, enum.Enum):
-            return False
-        module = str(kind.__module__)
-        namespace = vars(sys.modules.get(module, types.ModuleType(module)))
-        return _package(module) == _PACKAGE or self._is_program(namespace)
+    def _module(self, place: str, module: types.ModuleType) -> None:
+        """Visits what code names of a module that it has as a value."""
+        variables = vars(module)
+        if program := is_program(variables, self._packages):
+            self._read(len, variables)
+        apart = {
+            name: name
+            for name, value in variables.items()
+            if program or value is os.environ or id(value) in self._anywhere
+        }
+        self._apart.append((place, variables, apart, program))
 
     def _visit_apart(self) -> bool:
         """Queues attributes that are compared only because code names them. Whether there are
         new ones."""
-        for place, attributes, apart in self._apart:
+        dynamic = not self._named.isdisjoint(BY_ANY_NAME)
+        for place, attributes, apart, is_module in self._apart:
             for name in apart.keys() & attributes.keys():
-                if apart[name] not in self._attributes_named:
+                by_any_name = dynamic and is_module and not name.startswith("__")
+                if apart[name] not in self._named and not by_any_name:
                     continue
                 del apart[name]
                 self._note((attributes, name), [attributes[name]])
                 self._add(_attribute(place, name), attributes[name])
         return bool(self._waiting)
 
-    def _sequence(self, place: str, value: Any) -> Any:
-        """Compares a set by the identities of its items, a deque like a list."""
-        items = list(value)
-        self._alive.append(items)
-        if not isinstance(value, frozenset):  # which cannot change
-            self._readers.append((identities, value, identities(value)))
-        if isinstance(value, deque):
-            for i, item in enumerate(items):
-                self._add(f"{place}[{i}]", item)
-            return type(value), len(items)
-        return type(value), frozenset([self._name(item) for item in items])
+    # The contents of objects.
 
     def _array(self, place: str, value: np.ndarray) -> Any:
-        if _is_frozen(value):
-            return type(value), id(value)
+        value = value.view(np.ndarray)  # without the methods of another class
         if value.dtype.hasobject:
             items = value.reshape(-1).tolist()
-            self._readers.append((object_identities, value, object_identities(value)))
+            self._read(object_identities, value)
             for i, item in enumerate(items):
                 self._add(f"{place}[{i}]", item)
-            return type(value), value.shape
-        self._bytes += value.nbytes
-        if self._bytes > _MOST_BYTES:
-            self._refuse(
-                f"{place} is a writeable array, and more than {_MOST_BYTES >> 20} MiB of such "
-                "arrays would be compared before each step: set its flags.writeable to False, or "
-                "do not keep it in the model"
-            )
-            return type(value), id(value)
-        return type(value), self._read(array_state, value)
+            return value.shape
+        if not is_frozen(value):
+            return self._content(place, array_state, value, value.nbytes)
+        return id(value) if value.nbytes > _MOST_FROZEN else self._read(array_state, value)
+
+    def _content(self, place: str, read: Callable[[Any], Any], value: Any, size: int) -> Any:
+        """The elements of an array, or of something like it, which `read` reads."""
+        self._bytes += size
+        if self._bytes <= _MOST_BYTES:
+            return self._read(read, value)
+        self._refuse(
+            f"{place} is a writeable {'array' if read is array_state else type(value).__name__}, "
+            f"and more than {_MOST_BYTES >> 20} MiB of such arrays would be compared before each "
+            "step: set its flags.writeable to False, or do not keep it in the model"
+        )
+        return id(value)
+
+    def _names(self, place: str, items: Iterable[Any]) -> tuple[Any, ...]:
+        """Comparable values for the items of a set or the keys of a dict, which are visited."""
+        found = list(items)
+        for i, item in enumerate(found):
+            if exact(item) is None:
+                self._add(f"{place}{{{i}}}", item)
+        return tuple([self._name(item) for item in found])
+
+    def _name(self, item: Any) -> Any:
+        token = exact(item)
+        if token is not None:
+            return token
+        if type(item) is tuple:
+            return tuple([self._name(each) for each in item])
+        return type(item), id(item)
 
     # What `hold` compares.
 
@@ -476,26 +501,12 @@ class Settings:
     def _add(self, place: str, value: Any) -> None:
         self._waiting.append((place, value))
 
-    def _name(self, key: Any) -> Any:
-        """A comparable value for an item of a set or a key of a dict."""
-        token = exact(key)
-        if token is not None:
-            return token
-        if type(key) is tuple:
-            return tuple([self._name(item) for item in key])
-        self._alive.append(key)
-        return type(key), id(key)
-
     def _refuse(self, reason: str) -> None:
         self.obstacle = self.obstacle or reason
 
 
 #: Addresses that SameObjects knows.
 _STANDS_FOR = {id(_ANY): 0, id(ABSENT): 1}
-#: Builtin functions that read variables which no code names.
-_BEHIND_NAMES = {"globals", "eval", "exec", "__import__"}
-_CELL = vars(types.CellType)["cell_contents"]
-_CODE = (types.FunctionType, staticmethod, classmethod, property)
 
 
 def _attribute(place: str, name: str) -> str:
@@ -511,63 +522,3 @@ def _class_place(kind: type, taken: dict[str, Any]) -> str:
     while place in taken:  # another class has the same name
         place += "'"
     return place
-
-
-def _package(module: object) -> str:
-    return str(module).partition(".")[0]
-
-
-class _Catcher:
-    """Keeps the object with which it is compared."""
-
-    def __eq__(self, other: object) -> bool:
-        self.found = other
-        return True
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def _behind(proxy: types.MappingProxyType[Any, Any]) -> Any:
-    """The dict behind a read-only proxy, such as that of a class, without a copy."""
-    catcher = _Catcher()
-    _ = proxy == catcher
-    return catcher.found
-
-
-def _slots(kind: type) -> list[str]:
-    """Names of attributes in __slots__."""
-    return [
-        name
-        for each in kind.__mro__
-        if each.__flags__ & _HEAP_TYPE
-        for name, value in vars(each).items()
-        if isinstance(value, types.MemberDescriptorType)
-    ]
-
-
-def _is_iterator(value: Any) -> bool:
-    kind = type(value)
-    return (
-        hasattr(kind, "__next__")
-        and not hasattr(value, "__dict__")
-        and not isinstance(value, io.IOBase)
-    )
-
-
-def _is_opaque(value: Any) -> bool:
-    kind = type(value)
-    if isinstance(value, _OPAQUE):
-        return True
-    return str(kind.__module__).partition(".")[0] in _OPAQUE_MODULES or (
-        kind.__module__ == _c.__name__
-    )
-
-
-def _is_frozen(value: np.ndarray) -> bool:
-    """Whether the array and all arrays under it are read-only."""
-    owner: Any = value
-    while isinstance(owner, np.ndarray):
-        if owner.flags.writeable:
-            return False
-        owner = owner.base
-    return owner is None or type(owner).__name__ in ("bytes", "mmap")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import gc
 import struct
 import sys
 import threading
@@ -33,7 +34,7 @@ def exact(value: Any) -> Any:
         return kind, struct.pack("<d", value)
     if kind is complex:
         return kind, struct.pack("<dd", value.real, value.imag)
-    if isinstance(value, np.generic) and not value.dtype.hasobject:
+    if isinstance(value, np.generic) and kind.__module__ == "numpy" and not value.dtype.hasobject:
         return kind, value.dtype.str, value.tobytes()
     return None
 
@@ -101,9 +102,30 @@ def class_and_attributes(holder: weakref.ref[Any]) -> tuple[int, int]:
     return id(type(value)), id(getattr(value, "__dict__", None))
 
 
-def version(value: Any) -> Any:
-    """The number of writes to a tensor of PyTorch."""
-    return value._version
+def foreign_elements(value: Any) -> Any:
+    """Type, shape and elements of a tensor of another library, such as PyTorch's."""
+    if hasattr(value, "detach"):  # it may need gradients, and lie on a GPU
+        value = value.detach().cpu()
+    raw = _c.from_dlpack(value.__dlpack__())
+    return raw.data_type(), tuple(raw.shape()), elements(raw)
+
+
+def buffer_size(value: Any) -> int | None:
+    """Bytes that an object written in C, such as a bytearray, lends; None if it lends none."""
+    try:
+        return memoryview(value).nbytes
+    except (TypeError, ValueError):
+        return None
+
+
+def buffer_elements(value: Any) -> bytes:
+    """A copy of these bytes."""
+    return memoryview(value).tobytes()
+
+
+def referents(value: Any) -> list[int]:
+    """Identities of the objects to which an object written in C leads."""
+    return identities(gc.get_referents(value))
 
 
 def array_state(value: np.ndarray) -> Any:

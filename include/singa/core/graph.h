@@ -62,8 +62,12 @@ class SINGA_API Recording {
   /// host may read and change the temporaries in `lent`. It has to release them before Resume.
   void Pause(const std::vector<Tensor>& lent);
   void Resume();
-  /// Runs the last segment and stops recording. `outputs` are the results of the step.
-  void Finish(const std::vector<Tensor>& outputs);
+  /// Runs the last segment and stops recording. `outputs` are the results of the step. Without
+  /// `run`, the segment is only planned, and its results have no elements until RunPlanned.
+  void Finish(const std::vector<Tensor>& outputs, bool run = true);
+  void RunPlanned();
+  /// What a later recording can be compared with, without the memory of any tensor.
+  std::shared_ptr<Recording> Outline() const;
   /// Stops recording and drops the operations that have not run.
   void Abandon() noexcept;
   /// Why the step cannot be replayed; empty if it can.
@@ -81,6 +85,8 @@ class SINGA_API Recording {
   RecordedStep& step() const { return *step_; }
 
  private:
+  explicit Recording(std::unique_ptr<RecordedStep> step);
+
   std::unique_ptr<RecordedStep> step_;
 };
 using RecordingPtr = std::shared_ptr<Recording>;
@@ -134,10 +140,15 @@ class SINGA_API Graph {
   Graph& operator=(const Graph&) = delete;
 
   /// Binds inputs, which have the recorded shapes and types, and allocates outputs. Inputs that do
-  /// not lie as recorded, and views, are copied. Returns false if a parameter has another layout
-  /// than recorded and cannot be moved back, or if a plan has been refused since
-  /// (dispatch/spot_check.h); the step then has to be recorded again.
+  /// not lie as recorded, and views, are copied. Returns false if the step has to be recorded
+  /// again: a parameter has another layout than recorded and cannot be moved back, a plan has been
+  /// refused since (dispatch/spot_check.h), the step writes an input that would have to be copied,
+  /// or what it writes is shared by two inputs or with a parameter.
   bool Start(const std::vector<Tensor>& inputs);
+  /// Moves parameters to their recorded layouts, as Start does. Returns false if one cannot be
+  /// moved, or if Start would copy an input or return false: the step can then not be recorded as
+  /// it was.
+  bool Restore(const std::vector<Tensor>& inputs);
   /// Run, TakeBack and Finish raise std::invalid_argument without Start.
   void Run(int segment);
   /// Ends the host's use of the tensors that `segment` lends. Returns false if the host still holds

@@ -1,5 +1,5 @@
-"""Which modules, classes and functions belong to the program, to singa or to other packages, and what
-can change of objects."""
+"""Which modules, classes and functions belong to the program, to singa or to other packages, and
+what can change of objects."""
 
 from __future__ import annotations
 

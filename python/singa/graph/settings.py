@@ -12,9 +12,10 @@ two objects 0.5 are equal, -0.0 differs from 0.0, True differs from 1, and a NaN
 Every object is visited by what it is made of: items, attributes, slots, its class, whatever that
 derives from. Only of modules, and of objects such as locks and files (`owners.is_opaque`), those
 attributes alone count that code names. What `code.names` cannot tell is not seen, nor are the
-inside of modules and classes of other packages and of objects written in C, files, and clocks. Elements of tensors are seen where the host
-has read them; a replay reads all others anyway. `Layer.not_settings` names attributes that may
-change, such as a history. docs/recorded_steps.md tells users the same.
+inside of modules and classes of other packages and of objects written in C, files, and clocks.
+Elements of tensors are seen where the host has read them; a replay reads all others anyway.
+`Layer.not_settings` names attributes that may change, such as a history. docs/recorded_steps.md
+tells users the same.
 """
 
 from __future__ import annotations
@@ -24,10 +25,8 @@ import contextvars
 import enum
 import functools
 import gc
-import io
 import os
 import struct
-import sys
 import threading
 import types
 import weakref
@@ -345,7 +344,9 @@ class Settings:
 
     def _check_reach(self, value: Any) -> None:
         if id(value) in self._anywhere:
-            self._refuse(f"the step uses {self._anywhere[id(value)]}, which may lead to any variable")
+            self._refuse(
+                f"the step uses {self._anywhere[id(value)]}, which may lead to any variable"
+            )
 
     def _scan(self, place: str, function: types.FunctionType) -> None:
         """Visits the global variables that the code of a function of the program names."""
@@ -379,7 +380,11 @@ class Settings:
                 return
             found[name] = value
             if not isinstance(value, types.ModuleType):
-                if is_program(namespace, self._packages) or value is os.environ or value is os.getenv:
+                if (
+                    is_program(namespace, self._packages)
+                    or value is os.environ
+                    or value is os.getenv
+                ):
                     self._add(place, value)
                 else:  # other packages do not change what they contain
                     self._alive.append(value)
@@ -390,29 +395,27 @@ class Settings:
         self._add(str(module.__name__), module)  # which the code has itself
 
     def _module(self, place: str, module: types.ModuleType) -> None:
-        """Visits what code names of a module that it has as a value."""
+        """Queues what code names of a module that it has as a value."""
         variables = vars(module)
-        if program := is_program(variables, self._packages):
+        if is_program(variables, self._packages):
             self._read(len, variables)
-        apart = {
-            name: name
-            for name, value in variables.items()
-            if program or value is os.environ or id(value) in self._anywhere
-        }
-        self._apart.append((place, variables, apart, program))
+        self._apart.append((place, variables, {name: name for name in variables}, True))
 
     def _visit_apart(self) -> bool:
         """Queues attributes that are compared only because code names them. Whether there are
         new ones."""
         dynamic = not self._named.isdisjoint(BY_ANY_NAME)
         for place, attributes, apart, is_module in self._apart:
-            for name in apart.keys() & attributes.keys():
-                by_any_name = dynamic and is_module and not name.startswith("__")
-                if apart[name] not in self._named and not by_any_name:
+            all_names = dynamic and is_module and is_program(attributes, self._packages)
+            for name in sorted(apart.keys() & attributes.keys(), key=str):
+                if apart[name] not in self._named and (not all_names or name.startswith("__")):
                     continue
                 del apart[name]
-                self._note((attributes, name), [attributes[name]])
-                self._add(_attribute(place, name), attributes[name])
+                if is_module:
+                    self._variable(attributes, (name,))
+                else:
+                    self._note((attributes, name), [attributes[name]])
+                    self._add(_attribute(place, name), attributes[name])
         return bool(self._waiting)
 
     # The contents of objects.

@@ -20,10 +20,12 @@ does not run in replays.
 
 from __future__ import annotations
 
+import math
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any, NamedTuple
 
 from .. import singa_wrap as _c
@@ -31,9 +33,21 @@ from ..layer import base, hooks
 from ..layer.names import LayerNames
 from ..tape.step_recording import StepRecording, Update
 from ..tape.step_recording import state as current
-from ..tape.tensor import Tensor, wrap
+from ..tape.tensor import Tensor
 from .settings import Settings, differing
-from .tokens import Drawing, elements, exact, random_numbers
+from .step_values import (
+    Like,
+    UnknownError,
+    filled,
+    identity,
+    is_computed,
+    key_of,
+    mapped,
+    objects_in,
+    separate,
+    tensors_in,
+)
+from .tokens import Drawing, elements, random_numbers
 
 #: Captures of one step that may differ before it is always executed. The first ones differ because
 #: parameters change to other layouts.
@@ -42,14 +56,25 @@ _TRIES = 8
 _KINDS = 16
 #: Number of times that settings may change, for all steps of a model together.
 _CHANGES = 100
+#: A step is audited at its 4th replay, and when each number of replays is four times that of the
+#: last audit. After the first two audits of a step, audits take at most this part of the time.
+_EVERY = 4
+_AUDIT_SHARE = 1 / 250
 
 
 class GraphWarning(UserWarning):
     """A step of a model with use_graph=True is executed and not replayed."""
 
 
-def _run(recording: StepRecording, step: Callable[[], Any], inputs: list[_c.Tensor]) -> Any:
-    """Records `step`, runs its operations, and returns the result of `step`."""
+def _run(
+    recording: StepRecording,
+    step: Callable[[], Any],
+    inputs: list[_c.Tensor],
+    others: list[_c.Tensor],
+    run: bool = True,
+) -> Any:
+    """Records `step`, runs its operations, and returns the result of `step`. `others` are the
+    tensors of the model. Without `run`, the operations after the last host call do not run."""
     operations = recording.operations
     try:
         LayerNames.start(recording)
@@ -57,16 +82,19 @@ def _run(recording: StepRecording, step: Callable[[], Any], inputs: list[_c.Tens
         current.recording = recording
         result = step()
         try:
-            outputs = _tensors(result)
-        except _UnknownError as kind:
+            outputs = tensors_in(result)
+        except UnknownError as kind:
             operations.SetObstacle(f"it returns a {kind}")
             outputs = []
         for t in outputs:
             t.creator = None  # results have no tape, as after a replay
         for t, before in recording.moved.values():
+            if not before.FillsBlock() or sum([before.SharesMemory(o) for o in others]) > 1:
+                operations.SetObstacle("the step copies to a tensor that shares memory")
+                continue
             before.CopyFrom(t.data)
             t.data = before
-        operations.Finish([t.data for t in outputs])
+        operations.Finish([t.data for t in outputs], run)
     except BaseException:
         for t, before in recording.moved.values():
             t.data = before
@@ -95,6 +123,14 @@ class _Step:
         self.last: Any = None  # what the previous recording holds
         self.returned: Any = None  # what tells its results apart, besides the elements of tensors
         self.graph: Any = None
+        self.outline: Any = None  # of what the graph replays, to compare an audit with
+        self.handed: list[Any] = []  # objects among the arguments, apart from tensors
+        self.count = 0  # calls so far
+        self.seen = 0  # the last one that ran the code of the step
+        self.first = 0  # the last one before the first replay
+        self.due = 0.0  # the one that is audited next
+        self.cost = 0.0  # seconds that the code of the step took
+        self.copies = False  # whether it was seen not to write to arguments that share memory
         self.calls: list[Callable[[], Any]] = []
         self.updates: list[Update] = []
         self.segments = 0
@@ -107,15 +143,15 @@ class _Step:
 
     def forget(self) -> None:
         """Discards the graph, so that the step is recorded again."""
-        self.tries, self.reason, self.hooks = 0, "", None
-        self.last = self.returned = self.graph = self.settings = None
+        self.tries, self.reason, self.hooks, self.copies = 0, "", None, False
+        self.last = self.returned = self.graph = self.outline = self.settings = None
         self.calls, self.updates = [], []
 
     def changed(self, layer: base.Layer) -> set[str]:
         """Settings that have changed since the graph or the reason was set."""
         if self.settings is None or self.settings.hold():
             return set()
-        now = Settings(layer, self.read)
+        now = Settings(layer, self.read, self.handed)
         changed = differing(self.settings, now)
         if not changed:
             self.settings = now  # objects were replaced by equal ones
@@ -134,6 +170,9 @@ class StepGraphs:
         self._arenas: dict[int, Any] = {}
         self._busy = threading.Lock()
         self._changes = 0  # of settings, so far
+        self._first_audit = math.inf if _c.EnvironmentValue("SINGA_AUDIT") == "0" else _EVERY
+        self._since = perf_counter()
+        self._audited = 0.0  # seconds that audits took
 
     @property
     def _layer(self) -> base.Layer:
@@ -171,12 +210,21 @@ class StepGraphs:
             step = self._step(base, self._with_elements(base, tensors), args, kwargs)
             if step.reason:
                 return function(*args, **kwargs)
-            if step.graph is not None:
-                results = _replayed(step, [t.data for t in tensors])
+            step.count += 1
+            raws = [t.data for t in tensors]
+            if step.graph is not None and (
+                step.count < step.due or not self._is_audit(step, raws, rewriting)
+            ):
+                results = _replayed(step, raws)
                 if results is not None:
-                    return _filled(step.template, iter(results))
+                    return filled(step.template, iter(results))
                 step.forget()
-            return self._record(base, step, kind, function, tensors, args, kwargs, rewriting)
+            begin, was_replayed = perf_counter(), step.graph is not None
+            try:
+                return self._record(base, step, kind, function, tensors, args, kwargs, rewriting)
+            finally:
+                step.seen, step.cost = step.count, perf_counter() - begin
+                self._audited += step.cost * was_replayed
         finally:
             if ours:
                 self._busy.release()
@@ -187,7 +235,7 @@ class StepGraphs:
         """What tells kinds of steps apart. Adds the tensors among the arguments to `tensors`."""
         key: Any = (kind, None)
         try:
-            key = (kind, (_key(args, tensors), _key(kwargs, tensors)))
+            key = (kind, (key_of(args, tensors), key_of(kwargs, tensors)))
             hash(key)
         except TypeError:  # an argument that is not hashable
             key = (kind, None)
@@ -236,12 +284,23 @@ class StepGraphs:
         if len(self._steps) > _KINDS:
             return f"its arguments have changed {_KINDS} times"
         try:
-            found = _tensors((args, kwargs))
-        except _UnknownError as unknown:
+            found = tensors_in((args, kwargs))
+        except UnknownError as unknown:
             return f"one of its arguments is a {unknown}"
         if key[1] is None:
             return "one of its arguments is not hashable"
         return "" if found else "none of its arguments is a tensor"
+
+    def _is_audit(self, step: _Step, raws: list[_c.Tensor], rewriting: Rewriting) -> bool:
+        """Whether this call of a step that has a graph runs its code once more."""
+        if step.count > step.first + _EVERY**2:
+            passed = perf_counter() - self._since
+            if self._audited + step.cost > _AUDIT_SHARE * passed:
+                return False
+        # With host calls the operations run as recorded, which inference may round differently.
+        runs = bool(step.calls or step.updates)
+        ready = all([ready() for _, ready, _ in step.updates])
+        return ready and (rewriting.training or not runs) and bool(step.graph.Restore(raws))
 
     def _give_up(self, step: _Step, reason: str) -> None:
         """Executes the step from now on, and warns."""
@@ -260,65 +319,112 @@ class StepGraphs:
         kwargs: dict[str, Any],
         rewriting: Rewriting,
     ) -> Any:
+        """Records the step. If it has a graph, this is an audit: the recording is compared with
+        what the graph replays."""
         device = tensors[0].device
         if device.graph_enabled():  # the device already buffers operations of several steps
             return function(*args, **kwargs)
-        inputs = _separate(tensors)
+        step.handed = objects_in((args, kwargs))
+        before = step.settings or Settings(self._layer, (), step.handed)
+        inputs = separate(tensors, before.tensors)
         copied = [t for t, own in zip(tensors, inputs, strict=True) if own is not t]
-        if rewriting.training and any([t.stores_grad or _is_computed(t) for t in copied]):
+        if rewriting.training and any([t.stores_grad or is_computed(t) for t in copied]):
             self._give_up(step, "one of its arguments is a view, and gradients go back through it")
             return function(*args, **kwargs)
+        audited = step.graph is not None
+        if copied and not (audited or step.copies):
+            return self._look_for_writes(step, copied, lambda: function(*args, **kwargs))
         arena = self._arenas.setdefault(device.id(), None) or _c.Arena(device)
         self._arenas[device.id()] = arena
         recording = StepRecording(_c.Recording(device, arena))
         _c.UsePasses(recording.operations, *rewriting)
         if copied:
             given = iter(inputs)
-            args, kwargs = _mapped((args, kwargs), lambda t: next(given))
-        handed_over = _identity(args), _identity(kwargs)
-        before, numbers = Settings(self._layer), random_numbers()
+            args, kwargs = mapped((args, kwargs), lambda t: next(given))
+        handed_over = identity(args), identity(kwargs)
+        numbers = random_numbers()
+        raws = [t.data for t in inputs]
+        position = device.random_state()
+        run = not audited or bool(step.calls or step.updates)
         with Drawing() as drawing:
-            result = _run(recording, lambda: function(*args, **kwargs), [t.data for t in inputs])
+            result = _run(recording, lambda: function(*args, **kwargs), raws, before.tensors, run)
         if recording.hooked:  # until hooks come or go; what the hook itself changes does not matter
+            if not run:
+                recording.operations.RunPlanned()
             self._give_up(step, recording.hooked)
             step.hooks = hooks.last_change
             return result
         operations = recording.operations
         if kind() != base[0][0]:
             operations.SetObstacle("the step changes the mode of the model or of singa")
-        self._note_reads(base, step, inputs, operations.host_reads())
-        now = before if before.hold() else Settings(self._layer)
+        read = step.read if audited else []  # what `before` has compared
+        if not audited:
+            self._note_reads(base, step, inputs, operations.host_reads())
+        now = before if before.hold() else Settings(self._layer, read, step.handed)
         own = sorted(differing(before, now))
-        after = Settings(self._layer, step.read) if step.read else now
+        after = Settings(self._layer, step.read, step.handed) if step.read != read else now
         step.tries += 1
         obstacle = after.obstacle or operations.obstacle()
         numbers_now = random_numbers()
         moved = [name for name, then in numbers.items() if numbers_now[name] != then]
         if after.drawn(before) or drawing.by_this_thread(moved):
             obstacle = obstacle or "it draws random numbers of Python's or NumPy's"
-        if (_identity(args), _identity(kwargs)) != handed_over:
+        if (identity(args), identity(kwargs)) != handed_over:
             obstacle = obstacle or "the step changes one of its arguments, or sets its gradient"
         if own and not obstacle:
             others = f" and {len(own) - 1} other places" if len(own) > 1 else ""
             obstacle = f"the step changes {own[0] or type(self._layer).__name__}{others}"
+        if audited:
+            difference = obstacle or _c.Graph.Difference(step.outline, operations)
+            if not difference and key_of(result, []) != step.returned:
+                difference = "what the step returns changes"
+            if not difference:
+                step.due = step.first + _EVERY * (step.count - step.first)
+                if run:
+                    return result
+                device.set_random_state(position)
+                results = _replayed(step, raws)
+                assert results is not None  # as Restore has said
+                return filled(step.template, iter(results))
+            operations.RunPlanned()
+            _warn_of_audit(step, difference)
+            step.forget()
+            step.tries = 1
+            self._note_reads(base, step, inputs, operations.host_reads())
         difference = obstacle
         if step.last is not None and not obstacle:
             difference = _c.Graph.Difference(step.last, operations)
-            if _key(result, []) != step.returned:
+            if key_of(result, []) != step.returned:
                 difference = difference or "what the step returns changes"
             if not difference:
                 graph = _c.Graph(operations)
                 step.calls, step.updates = recording.calls, recording.updates
-                step.segments, step.template = graph.segments(), _mapped(result, _Like)
-                step.last, step.returned, step.settings = None, None, after
+                step.segments, step.template = graph.segments(), mapped(result, Like)
+                step.outline, step.first = operations.Outline(), step.count
+                step.due = step.first + self._first_audit
+                step.last, step.settings = None, after
                 step.graph = graph  # last, so that an interrupt leaves no incomplete state
                 return result
-        step.last, step.returned = (None, None) if obstacle else (operations, _key(result, []))
+        step.last, step.returned = (None, None) if obstacle else (operations, key_of(result, []))
         # A step that sets something in its first run may have no obstacle in the next one.
         if (obstacle and not own) or step.tries >= _TRIES:
             self._give_up(step, difference)
             # What changes in each step says nothing about the next chance.
             step.settings, step.read = None if own else now, []
+        return result
+
+    def _look_for_writes(
+        self, step: _Step, shared: list[Tensor], function: Callable[[], Any]
+    ) -> Any:
+        """Executes a step to see whether it writes to arguments that share memory. If not, it is
+        recorded with copies of them."""
+        raws = [t.data for t in shared]
+        versions = [raw.version() for raw in raws]
+        result = function()
+        step.copies = versions == [raw.version() for raw in raws]
+        if not step.copies:
+            reason = "the step writes to an argument that shares memory with another tensor"
+            self._give_up(step, reason)
         return result
 
     def _note_reads(
@@ -377,104 +483,20 @@ def _replayed(step: _Step, inputs: list[_c.Tensor]) -> tuple[Any, ...] | None:
     return results
 
 
+def _warn_of_audit(step: _Step, difference: str) -> None:
+    calls = (
+        f"call {step.seen + 1}"
+        if step.seen + 2 == step.count
+        else (f"calls {step.seen + 1} to {step.count - 1}")
+    )
+    missed = f"; {calls} of the step may have missed a change" if step.seen + 1 < step.count else ""
+    warnings.warn(
+        f"[graph] an audit in call {step.count} found that a replay is not what the step does now: "
+        f"{difference}{missed}; the step is recorded again",
+        GraphWarning,
+        stacklevel=5,
+    )
+
+
 def _warn(reason: str) -> None:
     warnings.warn(f"[graph] a step is executed, not replayed: {reason}", GraphWarning, stacklevel=5)
-
-
-class _UnknownError(Exception):
-    """A value of a type that may contain tensors, but cannot be searched for them."""
-
-
-def _mapped(value: Any, function: Callable[[Tensor], Any]) -> Any:
-    """`value` with each tensor in it replaced by function(tensor).
-
-    Raises _UnknownError for objects other than tensors, containers and plain values.
-    """
-    if isinstance(value, Tensor):
-        return function(value)
-    if type(value) in (list, tuple):
-        return type(value)([_mapped(item, function) for item in value])
-    if type(value) is dict:
-        return {name: _mapped(item, function) for name, item in value.items()}
-    if value is None or isinstance(value, _PLAIN):
-        return value
-    raise _UnknownError(type(value).__name__)
-
-
-_PLAIN = (int, float, str, bytes, bool)
-
-
-def _tensors(value: Any) -> list[Tensor]:
-    """The tensors in a value, each followed by how many targets it counts, if it is such a loss."""
-    found: list[Tensor] = []
-    _mapped(value, found.append)
-    return [each for t in found for each in (t, t.counted) if each is not None]
-
-
-def _key(value: Any, tensors: list[Tensor]) -> Any:
-    """The part of a step's key that comes from an argument. Adds its tensors to `tensors`."""
-    if isinstance(value, Tensor):
-        tensors.append(value)
-        raw = value.data
-        kind = (raw.type_and_place(), raw.type_and_shape())
-        return (kind, value.requires_grad, value.stores_grad, _is_computed(value))
-    if isinstance(value, list | tuple):
-        return (type(value), tuple([_key(item, tensors) for item in value]))
-    if isinstance(value, dict):
-        return tuple([(name, _key(item, tensors)) for name, item in value.items()])
-    return exact(value) or (type(value), value)
-
-
-def _is_computed(t: Tensor) -> bool:
-    return t._creator is not None and not t.is_dummy()
-
-
-def _identity(value: Any) -> Any:
-    """What a step changes if it changes an argument in place, apart from elements of tensors."""
-    if isinstance(value, Tensor):
-        flags = value.requires_grad, value.stores_grad, value.name
-        return id(value), id(value.data), flags, id(value.grad)
-    if isinstance(value, list | tuple):
-        return id(value), [_identity(item) for item in value]
-    if isinstance(value, dict):
-        return id(value), [(name, _identity(item)) for name, item in value.items()]
-    return id(value)
-
-
-def _separate(tensors: list[Tensor]) -> list[Tensor]:
-    """The tensors, with copies for those that are not dense or share memory with another one."""
-    result: list[Tensor] = []
-    for t in tensors:
-        raw = t.data
-        if not raw.FillsBlock() or any([raw.SharesMemory(other.data) for other in result]):
-            copy = wrap(raw.Clone(), t.requires_grad)
-            copy.stores_grad, copy.name = t.stores_grad, t.name
-            t = copy
-        result.append(t)
-    return result
-
-
-class _Like:
-    """Placeholder for a tensor in the structure of a step's result."""
-
-    def __init__(self, t: Tensor) -> None:
-        self.requires_grad = t.requires_grad
-        self.name = t.name
-        self.is_counted = t.counted is not None
-
-    def over(self, raws: Iterator[_c.Tensor]) -> Tensor:
-        t = wrap(next(raws), self.requires_grad)
-        t.name = self.name
-        if self.is_counted:
-            t.counted = wrap(next(raws), False)
-        return t
-
-
-def _filled(template: Any, raws: Iterator[_c.Tensor]) -> Any:
-    if isinstance(template, _Like):
-        return template.over(raws)
-    if isinstance(template, list | tuple):
-        return type(template)([_filled(item, raws) for item in template])
-    if isinstance(template, dict):
-        return {name: _filled(item, raws) for name, item in template.items()}
-    return template

@@ -52,6 +52,8 @@ constexpr Row kTable[] = {
      "`1` fills results and workspaces with NaN before each operation on the CPU, which shows "
      "kernels "
      "that read memory before they write it."},
+    {"SINGA_AUDIT", Kind::kChoice, kFlag, "1",
+     "`0` turns off audits of recorded steps (`recorded_steps.md`)."},
     {"SINGA_PLAN_CACHE", Kind::kChoice, kFlag, "1", "`0` builds a plan for every call."},
     {"SINGA_ALLOCATOR", Kind::kChoice, "caching or system", "caching",
      "`system` allocates each tensor by the system, for address sanitizers."},

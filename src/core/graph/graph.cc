@@ -74,6 +74,7 @@ class Graph::Impl {
   explicit Impl(const RecordedStep& step);
 
   bool Start(const std::vector<Tensor>& inputs);
+  bool Restore(const std::vector<Tensor>& inputs) const;
   void Run(int index);
   bool TakeBack(int index);
   std::vector<Tensor> Finish();
@@ -119,6 +120,7 @@ class Graph::Impl {
   std::vector<bool> DependsOn(Blocks blocks) const;
   void BindArena();
   bool WritesInputs() const;
+  bool SharesWritten(const std::vector<Tensor>& inputs) const;
   std::vector<const void*> Addresses() const;
   void BindEnds(const std::vector<Tensor>& inputs);
   void BindFixed(const std::vector<Tensor>& inputs);
@@ -129,6 +131,7 @@ class Graph::Impl {
   const uint64_t revision_ = PlanRevision();
   uint64_t generation_ = 0;  // of the arena, when blocks were bound to it
   std::vector<Node> nodes_;
+  Blocks written_;  // by the nodes
   std::vector<Segment> segments_;
   std::vector<std::vector<Lent>> lent_;  // for each segment
   std::vector<RecordedStep::Draw> draws_;
@@ -162,6 +165,9 @@ Graph::Impl::Impl(const RecordedStep& step)
   ReplaceEnds(step, &ends);
   arena_->SharePrepared(&preparation_, &nodes_);
   SortSlots(slots, ends);
+  for (const Node& node : nodes_)
+    for (const Tensor& t : node.outputs)
+      if (!t.empty()) written_.insert(t.block().get());
   PlanArena();
   if (auto* capturer = dynamic_cast<Capturer*>(device_.get()); capturer && !WritesInputs())
     captured_ = std::make_unique<CapturedNodes>(*device_, *capturer, nodes_);
@@ -374,10 +380,22 @@ bool Graph::Impl::Prepare() {
 /// Whether nodes write inputs. Inputs may then not be copied, since their owner would not see the
 /// new elements.
 bool Graph::Impl::WritesInputs() const {
-  for (const Node& node : nodes_)
-    for (const Tensor& t : node.outputs)
-      for (const Tensor& input : inputs_)
-        if (!t.empty() && t.block() == input.block()) return true;
+  return std::any_of(inputs_.begin(), inputs_.end(),
+                     [&](const Tensor& t) { return written_.count(t.block().get()) > 0; });
+}
+
+/// Whether nodes write memory that two of these inputs share, or an input and a parameter. Nodes
+/// were recorded, and may have been moved and merged, for inputs with memory of their own.
+bool Graph::Impl::SharesWritten(const std::vector<Tensor>& inputs) const {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const BlockPtr& block = inputs[i].block();
+    const bool is_written = written_.count(inputs_[i].block().get()) > 0;
+    for (size_t k = 0; k < i; ++k)
+      if (inputs[k].block() == block && (is_written || written_.count(inputs_[k].block().get())))
+        return true;
+    for (const Kept& kept : kept_)
+      if (kept.block == block && (is_written || written_.count(block.get()))) return true;
+  }
   return false;
 }
 
@@ -420,6 +438,7 @@ bool Graph::Impl::Start(const std::vector<Tensor>& inputs) {
     Check(inputs[i].shape() == inputs_[i].shape() &&
               inputs[i].data_type() == inputs_[i].data_type() && inputs[i].device() == device_,
           "graph", "input ", i, " was ", inputs_[i], " when recorded, is ", inputs[i]);
+  if (SharesWritten(inputs)) return false;
   for (const Kept& kept : kept_)
     if (!Restore(kept)) return false;
   BindArena();
@@ -430,6 +449,9 @@ bool Graph::Impl::Start(const std::vector<Tensor>& inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const LayoutPtr& recorded = inputs_[i].layout();
     bound_inputs_.push_back(recorded ? inputs[i].ToLayout(recorded) : inputs[i].Contiguous());
+    if (!written_.count(inputs_[i].block().get())) continue;
+    if (bound_inputs_[i].block() != inputs[i].block()) return false;  // its owner would see nothing
+    inputs[i].block()->Touch();
   }
   is_fixed_ = captured_ && captured_->Start(Addresses());
   if (is_fixed_) {
@@ -439,6 +461,18 @@ bool Graph::Impl::Start(const std::vector<Tensor>& inputs) {
   }
   is_started_ = true;
   return true;
+}
+
+bool Graph::Impl::Restore(const std::vector<Tensor>& inputs) const {
+  if (revision_ != PlanRevision() || SharesWritten(inputs)) return false;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (!SameLayout(inputs[i].layout(), inputs_[i].layout()) ||
+        (written_.count(inputs_[i].block().get()) &&
+         static_cast<size_t>(inputs[i].bytes()) != inputs[i].block()->size()))
+      return false;
+  return std::all_of(kept_.begin(), kept_.end(), [&](const Kept& kept) { return Restore(kept); }) &&
+         std::all_of(sources_.begin(), sources_.end(),
+                     [&](const Source& source) { return Restore(source.kept); });
 }
 
 void Graph::Impl::CheckSegment(int index) const {
@@ -620,6 +654,7 @@ Graph::Graph(const RecordingPtr& recording) {
 Graph::~Graph() = default;
 
 bool Graph::Start(const std::vector<Tensor>& inputs) { return impl_->Start(inputs); }
+bool Graph::Restore(const std::vector<Tensor>& inputs) { return impl_->Restore(inputs); }
 void Graph::Run(int segment) { impl_->Run(segment); }
 bool Graph::TakeBack(int segment) { return impl_->TakeBack(segment); }
 std::vector<Tensor> Graph::Finish() { return impl_->Finish(); }

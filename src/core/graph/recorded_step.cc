@@ -170,7 +170,8 @@ void RecordedStep::StopWaiting() noexcept {
   for (const Slot& slot : slots_) slot.block->set_waiting(false);
 }
 
-void RecordedStep::RunWaiting(const std::vector<Tensor>& lent) {
+/// Plans the memory of the waiting nodes, as one segment.
+void RecordedStep::PlanWaiting(const std::vector<Tensor>& lent) {
   const EagerScope executing;
   StopWaiting();
   Segment segment;
@@ -212,13 +213,24 @@ void RecordedStep::RunWaiting(const std::vector<Tensor>& lent) {
       for (const Tensor& t : *tensors) layouts.push_back(t.empty() ? nullptr : t.layout());
   }
   segments_.push_back(std::move(segment));
+}
+
+void RecordedStep::RunPlanned() {
+  const EagerScope executing;
   const std::vector<size_t>& workspaces = segments_.back().memory.workspaces;
-  for (size_t i = 0; i < nodes.size(); ++i) {
+  for (const size_t begin = ran_; ran_ < segments_.back().nodes;) {
+    const Node& node = nodes_[ran_];
+    const size_t workspace = workspaces[ran_ - begin];
     ++ran_;  // also if it throws: the nodes after it are lost
-    for (const Tensor& t : nodes[i].outputs)
+    for (const Tensor& t : node.outputs)
       if (!t.empty()) t.block()->data();  // allocates, before threads ask for it
-    device_->Run(nodes[i], arena_->data() + workspaces[i]);
+    device_->Run(node, arena_->data() + workspace);
   }
+}
+
+void RecordedStep::RunWaiting(const std::vector<Tensor>& lent) {
+  PlanWaiting(lent);
+  RunPlanned();
 }
 
 void RecordedStep::RewriteWaiting() {
@@ -339,10 +351,11 @@ void RecordedStep::Resume() {
   t_step = this;
 }
 
-void RecordedStep::Finish(const std::vector<Tensor>& outputs) {
+void RecordedStep::Finish(const std::vector<Tensor>& outputs, bool run) {
   Check(active_ && t_step == this, "graph", "this thread does not record");
   try {
-    RunWaiting({});
+    PlanWaiting({});
+    if (run) RunPlanned();
   } catch (...) {
     Abandon();
     throw;
@@ -358,6 +371,44 @@ std::vector<Node> RecordedStep::NodesForGraph(size_t begin, size_t end) const {
   return rewriter_ ? rewriter_(PassPhase::kGraph, *this, std::move(nodes)) : nodes;
 }
 
+std::unique_ptr<RecordedStep> RecordedStep::Outline() const {
+  auto outline = std::make_unique<RecordedStep>(device_, arena_);
+  std::unordered_map<const Block*, BlockPtr> instead;
+  const auto stand_in = [&](const BlockPtr& block) {
+    BlockPtr& own = instead[block.get()];
+    if (own) return own;
+    own = std::make_shared<Block>(device_, nullptr, block->size(), nullptr);
+    own->set_layout(block->layout());
+    outline->originals_[own.get()] = block;
+    return own;
+  };
+  const auto replace = [&](std::vector<Tensor>* tensors) {
+    for (Tensor& t : *tensors)
+      if (!t.empty()) t = t.On(stand_in(t.block()));
+  };
+  for (Node node : nodes_) {
+    replace(&node.inputs);
+    replace(&node.outputs);
+    outline->nodes_.push_back(std::move(node));
+  }
+  for (const Segment& segment : segments_)
+    outline->segments_.push_back(
+        {.nodes = segment.nodes, .draws = segment.draws, .lent = segment.lent, .memory = {}});
+  for (Slot slot : slots_) {
+    slot.block = stand_in(slot.block);
+    outline->slot_of_[slot.block.get()] = static_cast<int>(outline->slots_.size());
+    outline->slots_.push_back(std::move(slot));
+  }
+  outline->outputs_ = outputs_;
+  replace(&outline->outputs_);
+  return outline;
+}
+
+bool RecordedStep::IsBlock(const BlockPtr& own, const BlockPtr& other) const {
+  const auto original = originals_.find(own.get());
+  return original == originals_.end() ? own == other : original->second.lock() == other;
+}
+
 void RecordedStep::Abandon() noexcept {
   if (!active_) return;
   if (t_step == this) t_step = nullptr;
@@ -370,11 +421,18 @@ void RecordedStep::Abandon() noexcept {
 
 Recording::Recording(DevicePtr device, ArenaPtr arena)
     : step_(std::make_unique<RecordedStep>(std::move(device), arena ? arena->memory() : nullptr)) {}
+Recording::Recording(std::unique_ptr<RecordedStep> step) : step_(std::move(step)) {}
 Recording::~Recording() = default;
 void Recording::Start(const std::vector<Tensor>& inputs) { step_->Start(inputs); }
 void Recording::Pause(const std::vector<Tensor>& lent) { step_->Pause(lent); }
 void Recording::Resume() { step_->Resume(); }
-void Recording::Finish(const std::vector<Tensor>& outputs) { step_->Finish(outputs); }
+void Recording::Finish(const std::vector<Tensor>& outputs, bool run) {
+  step_->Finish(outputs, run);
+}
+void Recording::RunPlanned() { step_->RunPlanned(); }
+std::shared_ptr<Recording> Recording::Outline() const {
+  return std::shared_ptr<Recording>(new Recording(step_->Outline()));
+}
 void Recording::Abandon() noexcept { step_->Abandon(); }
 const std::string& Recording::obstacle() const { return step_->obstacle(); }
 std::vector<Tensor> Recording::host_reads() const { return step_->host_reads(); }

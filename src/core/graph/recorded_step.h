@@ -62,10 +62,17 @@ class RecordedStep {
   void Start(const std::vector<Tensor>& inputs);
   void Pause(const std::vector<Tensor>& lent);
   void Resume();
-  void Finish(const std::vector<Tensor>& outputs);
+  void Finish(const std::vector<Tensor>& outputs, bool run);
+  void RunPlanned();
   void Abandon() noexcept;
   const std::string& obstacle() const { return obstacle_; }
   void SetObstacle(const std::string& obstacle);
+
+  /// See Recording::Outline. Its blocks have no memory.
+  std::unique_ptr<RecordedStep> Outline() const;
+  /// Whether a block of this step, or of the one of which it is the outline, is `other`.
+  bool IsBlock(const BlockPtr& own, const BlockPtr& other) const;
+  bool is_outline() const { return !originals_.empty(); }
 
   // See Device::EnableGraph and RunGraph.
   /// False: this thread executes directly, and what is recorded goes on waiting. True: this thread
@@ -120,6 +127,7 @@ class RecordedStep {
   int Enter(const Slot& slot);
   void Mention(const std::vector<Node>& nodes, long change);
   void RewriteWaiting();
+  void PlanWaiting(const std::vector<Tensor>& lent);
   void RunWaiting(const std::vector<Tensor>& lent);
   void StopWaiting() noexcept;
   void RunAgain();
@@ -138,8 +146,9 @@ class RecordedStep {
   std::vector<Tensor> host_reads_;
   std::string obstacle_;
   Rewriter rewriter_;
-  size_t ran_ = 0;                               // nodes that have run
-  bool runs_again_ = false;                      // RunAll was called before
+  std::unordered_map<const Block*, std::weak_ptr<Block>> originals_;  // of an outline
+  size_t ran_ = 0;                                                    // nodes that have run
+  bool runs_again_ = false;                                           // RunAll was called before
   std::vector<std::vector<LayoutPtr>> layouts_;  // of inputs and outputs, for each node that ran
   bool active_ = false;
 };

@@ -40,6 +40,17 @@ TEST(Recording, RunsAtItsEndWhatWasKeptBack) {
   EXPECT_EQ(Values(y), std::vector<double>(4, 21));
 }
 
+TEST(Recording, MayRunLater) {
+  const Tensor x = Full({4}, 1), w = Full({4}, 5);
+  const RecordingPtr recording = NewRecording();
+  recording->Start({x});
+  const Tensor y = Binary(BinaryOp::kAdd, Times(x, 2), w);
+  recording->Finish({y}, false);
+  EXPECT_FALSE(y.block()->has_memory());
+  recording->RunPlanned();
+  EXPECT_EQ(Values(y), std::vector<double>(4, 7));
+}
+
 TEST(Recording, WhoLooksAtAResultGetsIt) {
   const Tensor x = Full({4}, 1);
   const RecordingPtr recording = NewRecording();
@@ -344,6 +355,40 @@ TEST(Graph, SaysWhatDiffers) {
     return recording;
   };
   EXPECT_NE(Graph::Difference(*with_constant(), *with_constant()).find("host"), std::string::npos);
+}
+
+TEST(Graph, AnOutlineIsComparedWithoutMemory) {
+  const ArenaPtr arena = std::make_shared<Arena>(DefaultDevice());
+  const Tensor w = Full({4}, 5);
+  Tensor y, again;
+  RecordingPtr recording = Record(Full({4}, 1), w, arena, &y);
+  const RecordingPtr outline = recording->Outline();
+  EXPECT_EQ(Graph::Difference(*outline, *Record(Full({4}, 2), w, arena, &again)), "");
+  const Tensor other = Full({4}, 5);
+  EXPECT_NE(Graph::Difference(*outline, *Record(Full({4}, 2), other, arena, &again))
+                .find("makes a tensor from data of the host"),
+            std::string::npos);
+  const std::weak_ptr<Block> block = y.block();
+  y = Tensor();
+  recording.reset();
+  EXPECT_TRUE(block.expired());
+}
+
+TEST(Graph, IsNotReplayedForInputsThatShareWhatItWrites) {
+  const RecordingPtr recording = NewRecording();
+  const Tensor a = Full({4}, 1), b = Full({4}, 2), w = Full({4}, 3);
+  recording->Start({a, b});
+  Tensor(a).CopyFrom(b);
+  Tensor(w).CopyFrom(b);
+  recording->Finish({});
+  ASSERT_EQ(recording->obstacle(), "");
+  Graph graph(recording);
+  EXPECT_TRUE(graph.Replay({Full({4}, 5), b}));
+  EXPECT_FALSE(graph.Replay({b, b}));
+  EXPECT_FALSE(graph.Replay({w, b}));
+  EXPECT_FALSE(graph.Replay({a, w}));
+  EXPECT_FALSE(graph.Restore({b, b}));
+  EXPECT_TRUE(graph.Restore({a, b}));
 }
 
 TEST(Graph, DrawsRandomNumbersAnew) {

@@ -126,6 +126,7 @@ def test_one_tensor_as_two_arguments():
         assert m(x[i], x[i + 1]).numpy()[0] == i + (i + 1) ** 2
 
 
+@pytest.mark.usefixtures("no_audits")
 def test_no_python_runs_in_a_replay_but_the_optimizer():
     m = compiled(True)
     train(m, 5)

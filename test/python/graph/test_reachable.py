@@ -413,7 +413,7 @@ def test_an_iterator_with_attributes_is_executed():
 @pytest.mark.usefixtures("no_warning")
 def test_variables_of_a_module_that_no_code_names_may_change():
     m = compiled(Reads(lambda: CONFIG, value), True)
-    for i in range(6):
+    for i in range(5):
         CONFIG.count = i
         m(batch())
     assert m.runs == 1 + 2

@@ -25,7 +25,7 @@ from recorded import graphs
 from singa import autograd, layer, model, opt, tensor
 from singa.graph import GraphWarning, settings
 
-pytestmark = pytest.mark.usefixtures("no_warning")
+pytestmark = pytest.mark.usefixtures("no_warning", "no_audits")
 
 
 class Slotted:

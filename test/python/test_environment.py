@@ -38,7 +38,7 @@ def test_everything_is_read_by_the_table() -> None:
 def test_values(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(name, raising=False)
     unset = wrap.EnvironmentValue(name)
-    words = re.findall(r"\w+", re.sub(r"\b(a number|from|to|or|on)\b", " ", CHECKED[name]))
+    words = re.findall(r"\w+", re.sub(r"\b(a number|from|to|or)\b|(?<=\d )on\b", " ", CHECKED[name]))
     assert unset in (*words, "")
     for text in ("", *words):
         monkeypatch.setenv(name, text)

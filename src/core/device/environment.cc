@@ -37,6 +37,9 @@ constexpr Row kTable[] = {
     {"SINGA_STRICT", Kind::kChoice, kFlag, "0",
      "`1` disables methods that round differently (Winograd, FFT, TF32) or let NaN spread to other "
      "groups of a convolution (`singa.set_strict`)."},
+    {"SINGA_AMX_FLOAT32", Kind::kChoice, "on or off", "on",
+     "`off` multiplies float32 numbers as they are, not as sums of bfloat16 parts by AMX "
+     "(`performance.md`)."},
     {"SINGA_DETERMINISTIC", Kind::kChoice, kFlag, "1",
      "`0` allows GPU kernels whose order of summation varies (`singa.set_deterministic`)."},
     {"SINGA_TF32", Kind::kChoice, kFlag, "0",

@@ -29,24 +29,61 @@ inline __attribute__((always_inline)) void ForTiles(const Walk& walk, const Body
     }
 }
 
-SINGA_MULTI_ISA void MultiplyPlain(const Walk& walk, const Factor& left, const Factor& right,
-                                   float* sums, bool add) {
+/// AMX reads denormal numbers as zeros, and writes zeros for them.
+inline __attribute__((always_inline)) float Flushed(float value) {
+  return __builtin_fabsf(value) < 0x1p-126f ? value * 0.0f : value;
+}
+
+/// sums += left · right for a tile of each, as TDPBF16PS does: even and odd terms are added up
+/// separately, then together, then to the sum.
+SINGA_MULTI_ISA void MultiplyTile(const BFloat16* left, const BFloat16* right, float* sums) {
+  for (int64_t row = 0; row < kSide; ++row) {
+    float totals[2][kSide] = {};
+    for (int64_t k = 0; k < kDepth; ++k) {
+      const float factor = Flushed(static_cast<float>(left[row * kDepth + k]));
+      const BFloat16* from = right + k / 2 * kDepth + k % 2;
+      float* total = totals[k % 2];
+      for (int64_t column = 0; column < kSide; ++column) {
+        const float other = Flushed(static_cast<float>(from[2 * column]));
+        total[column] = Flushed(__builtin_fmaf(factor, other, total[column]));
+      }
+    }
+    for (int64_t column = 0; column < kSide; ++column) {
+      float& sum = sums[row * kSide + column];
+      sum = Flushed(Flushed(sum) + Flushed(totals[0][column] + totals[1][column]));
+    }
+  }
+}
+
+void MultiplyPlain(const Walk& walk, const Factor& left, const Factor& right, float* sums,
+                   bool add) {
   for (int64_t i = 0; i < left.count; ++i)
     for (int64_t j = 0; j < right.count; ++j) {
       float* to = sums + (2 * i + j) * kSums;
       for (int64_t k = 0; !add && k < kSums; ++k) to[k] = 0;
       const BFloat16 *as = left.first + i * left.apart, *bs = right.first + j * right.apart;
       ForTiles(
-          walk, [&](int64_t a, int64_t b) __attribute__((always_inline)) {
-            for (int64_t row = 0; row < kSide; ++row)
-              for (int64_t k = 0; k < kDepth; ++k) {
-                const auto factor = static_cast<float>(as[a + row * kDepth + k]);
-                const BFloat16* from = bs + b + k / 2 * kDepth + k % 2;
-                for (int64_t column = 0; column < kSide; ++column)
-                  to[row * kSide + column] += factor * static_cast<float>(from[2 * column]);
-              }
-          });
+          walk, [&](int64_t a, int64_t b)
+                    __attribute__((always_inline)) { MultiplyTile(as + a, bs + b, to); });
     }
+}
+
+/// The products of parts that MultiplyParts adds, smaller ones first where that needs no further
+/// load of a tile.
+struct PairOfParts {
+  int left, right;
+};
+constexpr PairOfParts kPairsOfParts[] = {{2, 0}, {1, 0}, {1, 1}, {0, 1}, {0, 2}, {0, 0}};
+
+void MultiplyPartsPlain(const BFloat16* left, const BFloat16* right, int64_t steps,
+                        const float* from, float* to) {
+  for (int64_t k = 0; k < 4 * kSums; ++k) to[k] = from ? from[k] : 0;
+  for (int64_t step = 0; step < steps; ++step, left += kPartTiles, right += kPartTiles)
+    for (const PairOfParts& pair : kPairsOfParts)
+      for (int64_t i = 0; i < 2; ++i)
+        for (int64_t j = 0; j < 2; ++j)
+          MultiplyTile(left + (2 * pair.left + i) * kTile, right + (2 * pair.right + j) * kTile,
+                       to + (2 * i + j) * kSums);
 }
 
 #if defined(__x86_64__)
@@ -142,6 +179,54 @@ void MultiplyAmx(const Walk& walk, const Factor& left, const Factor& right, floa
   if constexpr (kLeft == 2 && kRight == 2) _tile_stored(3, sums + 3 * kSums, kBytes);
 }
 
+/// kPairsOfParts, with tiles loaded into registers once where the pair before has the same part.
+SINGA_TARGET("amx-tile,amx-bf16")
+void MultiplyPartsAmx(const BFloat16* left, const BFloat16* right, int64_t steps, const float* from,
+                      float* to) {
+  constexpr int kBytes = 64;
+  if (from) {
+    _tile_loadd(0, from, kBytes);
+    _tile_loadd(1, from + kSums, kBytes);
+    _tile_loadd(2, from + 2 * kSums, kBytes);
+    _tile_loadd(3, from + 3 * kSums, kBytes);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+#define SINGA_NEW_LEFT(part)                               \
+  _tile_loadd(4, left + 2 * (part)*kTile, kBytes);         \
+  _tile_dpbf16ps(0, 4, 6);                                 \
+  _tile_dpbf16ps(1, 4, 7);                                 \
+  _tile_loadd(5, left + (2 * (part) + 1) * kTile, kBytes); \
+  _tile_dpbf16ps(2, 5, 6);                                 \
+  _tile_dpbf16ps(3, 5, 7)
+#define SINGA_NEW_RIGHT(part)                               \
+  _tile_loadd(6, right + 2 * (part)*kTile, kBytes);         \
+  _tile_dpbf16ps(0, 4, 6);                                  \
+  _tile_dpbf16ps(2, 5, 6);                                  \
+  _tile_loadd(7, right + (2 * (part) + 1) * kTile, kBytes); \
+  _tile_dpbf16ps(1, 4, 7);                                  \
+  _tile_dpbf16ps(3, 5, 7)
+  for (int64_t step = 0; step < steps; ++step, left += kPartTiles, right += kPartTiles) {
+    _tile_loadd(6, right, kBytes);
+    _tile_loadd(7, right + kTile, kBytes);
+    SINGA_NEW_LEFT(2);
+    SINGA_NEW_LEFT(1);
+    SINGA_NEW_RIGHT(1);
+    SINGA_NEW_LEFT(0);
+    SINGA_NEW_RIGHT(2);
+    SINGA_NEW_RIGHT(0);
+  }
+#undef SINGA_NEW_LEFT
+#undef SINGA_NEW_RIGHT
+  _tile_stored(0, to, kBytes);
+  _tile_stored(1, to + kSums, kBytes);
+  _tile_stored(2, to + 2 * kSums, kBytes);
+  _tile_stored(3, to + 3 * kSums, kBytes);
+}
+
 /// Asks Linux for permission to use the tile registers.
 bool MayUseAmx() {
 #if defined(__linux__)
@@ -200,6 +285,11 @@ void Multiply(Unit unit, const Walk& walk, const Factor& left, const Factor& rig
   kWays[left.count - 1][right.count - 1](walk, left, right, sums, add);
 }
 
+void MultiplyParts(Unit unit, const BFloat16* left, const BFloat16* right, int64_t steps,
+                   const float* from, float* to) {
+  (unit == Unit::kAmx ? MultiplyPartsAmx : MultiplyPartsPlain)(left, right, steps, from, to);
+}
+
 #else
 
 Session::Session(Unit) : amx_(false) {}
@@ -208,6 +298,11 @@ Session::~Session() = default;
 void Multiply(Unit, const Walk& walk, const Factor& left, const Factor& right, float* sums,
               bool add) {
   MultiplyPlain(walk, left, right, sums, add);
+}
+
+void MultiplyParts(Unit, const BFloat16* left, const BFloat16* right, int64_t steps,
+                   const float* from, float* to) {
+  MultiplyPartsPlain(left, right, steps, from, to);
 }
 
 #endif

@@ -16,7 +16,8 @@ inline constexpr int64_t kDepth = 2 * kSide;      ///< terms of a sum
 inline constexpr int64_t kTile = kSide * kDepth;  ///< elements of a tile
 inline constexpr int64_t kSums = kSide * kSide;   ///< sums of a product of two tiles
 
-/// The instructions that multiply: AMX, AVX-512 with bfloat16, or plain loops (for tests).
+/// The instructions that multiply: AMX, AVX-512 with bfloat16, or plain loops (for tests), which
+/// have the bits of AMX.
 enum class Unit { kAmx, kAvx512, kPlain };
 const char* NameOf(Unit unit);
 /// Whether this CPU has the unit, and ONEDNN_MAX_CPU_ISA allows oneDNN to use it.
@@ -57,5 +58,18 @@ class Session {
 /// added to `sums` if `add`.
 void Multiply(Unit unit, const Walk& walk, const Factor& left, const Factor& right, float* sums,
               bool add);
+
+/// A float32 number is the sum of three bfloat16 numbers: the nearest one, the nearest one to the
+/// rest, and again.
+inline constexpr int64_t kParts = 3;
+/// Elements of the parts of two tiles.
+inline constexpr int64_t kPartTiles = kParts * 2 * kTile;
+
+/// to[2 · i + j] = from[2 · i + j] + the sum of (left tile i) · (right tile j) over `steps` tiles
+/// of numbers in three parts, 16 x 16 floats each. Null `from`: zeros. A factor lies as
+/// [step][part][tile]. Of the nine products of parts it adds the six largest: those that are left
+/// out are below 2^-24 of the product. The units are kAmx and kPlain.
+void MultiplyParts(Unit unit, const BFloat16* left, const BFloat16* right, int64_t steps,
+                   const float* from, float* to);
 
 }  // namespace singa::cpu::batch_blocked

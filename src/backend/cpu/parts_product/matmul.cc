@@ -1,6 +1,5 @@
 // Matrix products and linear layers.
 
-#include <algorithm>
 #include <cmath>
 #include <memory>
 
@@ -69,11 +68,9 @@ std::string IsOff() {
 
 bool Pays(int64_t rows, int64_t columns, int64_t terms) {
   // Per multiply-add AMX saves a time that is small beside that of packing an element, which its
-  // factor's panels share, and of storing a sum, which its terms share. Measured with one thread;
-  // long sums are stored once for all.
+  // factor's panels share, and of storing a sum, which its terms share. Measured with one thread.
   const auto share = [](int64_t length) { return 1 / static_cast<double>(length); };
-  const bool few_results = terms > std::max(rows, columns);
-  return share(rows) + share(columns) + share(terms) < (few_results ? 0.02 : 0.0145);
+  return share(rows) + share(columns) + share(terms) < 0.0145;
 }
 
 std::string Refuses(const MatMulSpec& s) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "backend/cpu/batch_blocked/product.h"
+#include "model/operation/conv/spec.h"
 #include "model/operation/linalg/spec.h"
 #include "singa/core/plan.h"
 
@@ -23,5 +24,9 @@ bool Pays(int64_t rows, int64_t columns, int64_t terms);
 std::string Refuses(const MatMulSpec& spec);
 bool Pays(const MatMulSpec& spec);
 PlanPtr MakePlan(const MatMulSpec& spec, batch_blocked::Unit unit = batch_blocked::Unit::kAmx);
+
+std::string Refuses(const ConvSpec& spec);
+bool Pays(const ConvSpec& spec);
+PlanPtr MakePlan(const ConvSpec& spec, batch_blocked::Unit unit = batch_blocked::Unit::kAmx);
 
 }  // namespace singa::cpu::parts_product

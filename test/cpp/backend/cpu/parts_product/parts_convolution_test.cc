@@ -1,0 +1,139 @@
+// Float32 convolutions by bfloat16 parts, on AMX and by the plain model of it, in all passes,
+// against the definition in float64.
+
+#include <cmath>
+
+#include "backend/cpu/parts_product/offer.h"
+#include "core/layout/channel_lanes.h"
+#include "model/dispatch/dispatch.h"
+#include "model/operation/conv/conv_naive.h"
+#include "singa/operation/conv.h"
+
+namespace singa {
+namespace {
+
+using cpu::batch_blocked::Unit;
+using test::ForEachProduct;
+using test::Random;
+using test::RandomTensor;
+using test::Sums;
+using test::Values;
+
+/// Runs on every unit that this CPU has.
+class PartsConvolution : public testing::TestWithParam<Unit> {
+ protected:
+  void SetUp() override {
+    if (!cpu::batch_blocked::IsThere(GetParam())) GTEST_SKIP() << "this CPU has none";
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Units, PartsConvolution, testing::Values(Unit::kPlain, Unit::kAmx),
+                         [](const auto& unit) { return cpu::batch_blocked::NameOf(unit.param); });
+
+ConvSpec Spec(const Recorder& g, ConvPass pass, LaneTag tag) {
+  auto spec = CurrentSpec<ConvSpec>();
+  spec.pass = pass;
+  spec.geometry = g;
+  spec.x_layout = LaneLayout(g.input_shape(), kFloat32, tag);
+  spec.dy_layout = LaneLayout(g.output_shape(), kFloat32, tag);
+  return spec;
+}
+
+/// The results of a pass, plain.
+std::vector<Tensor> Run(const ConvSpec& spec, Unit unit, const std::vector<Tensor>& inputs,
+                        const std::vector<Shape>& shapes) {
+  const PlanPtr plan = cpu::parts_product::MakePlan(spec, unit);
+  std::vector<Tensor> placed, results;
+  for (size_t i = 0; i < inputs.size(); ++i) placed.push_back(InPlanLayout(*plan, i, inputs[i]));
+  for (size_t i = 0; i < shapes.size(); ++i)
+    results.push_back(NewOutput(*plan, i, shapes[i], DefaultDevice(), kFloat32));
+  DefaultDevice()->Exec(spec.op(), plan, placed, results);
+  return results;
+}
+
+/// Four units in the last place of the sum of magnitudes, for any number of terms.
+void ExpectExact(const Tensor& result, const Sums& sums, const char* what) {
+  const std::vector<double> values = Values(result);
+  ASSERT_EQ(values.size(), sums.value.size()) << what;
+  for (size_t i = 0; i < values.size(); ++i)
+    ASSERT_LE(std::abs(values[i] - sums.value[i]), 0x1p-21 * sums.magnitude[i])
+        << what << " " << i << ": " << values[i] << " instead of " << sums.value[i];
+}
+
+void ExpectDefinition(const Recorder& g, Random& random, LaneTag tag, Unit unit) {
+  SCOPED_TRACE(g.ToString() + (tag == LaneTag::kNhwc ? " nhwc" : " nChw16c"));
+  const Tensor x = RandomTensor(random, g.input_shape()),
+               W = RandomTensor(random, g.weight_shape()),
+               b = RandomTensor(random, {g.out_channels}),
+               dy = RandomTensor(random, g.output_shape()),
+               add = RandomTensor(random, g.output_shape());
+  const std::vector<double> xs = Values(x), ws = Values(W), bs = Values(b), dys = Values(dy),
+                            adds = Values(add);
+  Sums y(g.output_shape().Count()), dx(g.input_shape().Count()), dw(g.weight_shape().Count()),
+      db(g.out_channels);
+  ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) {
+    y.Add(yi, xs[xi] * ws[wi]);
+    dx.Add(xi, ws[wi] * dys[yi]);
+    dw.Add(wi, xs[xi] * dys[yi]);
+  });
+  ConvSpec spec = Spec(g, ConvPass::kForward, tag);
+  spec.has_add = random.Coin(), spec.relu = random.Coin();
+  std::vector<Tensor> inputs = {x, W};
+  if (g.bias) inputs.push_back(b);
+  if (spec.has_add) inputs.push_back(add);
+  for (int64_t i = 0; i < g.output_shape().Count(); ++i) {
+    const int64_t channel = i / g.conv_pixels() % g.out_channels;
+    db.Add(channel, dys[static_cast<size_t>(i)]);
+    if (g.bias) y.Add(i, bs[static_cast<size_t>(channel)]);
+    if (spec.has_add) y.Add(i, adds[static_cast<size_t>(i)]);
+    if (spec.relu) y.value[static_cast<size_t>(i)] = std::max(y.value[static_cast<size_t>(i)], 0.0);
+  }
+  ASSERT_EQ(cpu::parts_product::Refuses(spec), "");
+  ExpectExact(Run(spec, unit, inputs, {g.output_shape()})[0], y, "y");
+
+  spec = Spec(g, ConvPass::kBackwardW, tag);
+  std::vector<Shape> shapes = {g.weight_shape()};
+  if (g.bias) shapes.push_back({g.out_channels});
+  const std::vector<Tensor> gradients = Run(spec, unit, {dy, x}, shapes);
+  ExpectExact(gradients[0], dw, "dW");
+  if (g.bias) ExpectExact(gradients[1], db, "db");
+
+  spec = Spec(g, ConvPass::kBackwardX, tag);
+  spec.geometry.bias = false;
+  if (!cpu::parts_product::Refuses(spec).empty()) return;
+  ExpectExact(Run(spec, unit, {dy, W}, {g.input_shape()})[0], dx, "dx");
+}
+
+TEST_P(PartsConvolution, SlowIsTheDefinition) {
+  Random random(1);
+  for (int i = 0; i < 60; ++i) {
+    const LaneTag tag = random.Coin() ? LaneTag::kNhwc : LaneTag::kNChw16c;
+    const auto channels = [&] {
+      return tag == LaneTag::kNhwc ? random.Int(1, 50) : 16 * random.Int(1, 3);
+    };
+    const int64_t down = random.Coin() ? 1 : random.Int(1, 4),
+                  across = down == 1 ? 1 : random.Int(1, 3);
+    const std::vector<int64_t> dilation = {random.Int(1, 2), random.Int(1, 2)};
+    const bool whole = down == 1;  // and no padding
+    const auto padding = [&] { return whole ? 0 : random.Int(0, 2); };
+    const std::vector<int64_t> pads = {padding(), padding(), padding(), padding()};
+    const int64_t stride = random.Int(1, 2);
+    const Shape x = {random.Int(1, 4), channels(), random.Int((down - 1) * 2 + 1, 12),
+                     random.Int((across - 1) * 2 + 1, 12)};
+    const Recorder g = ConvRecorder("Conv", x, {down, across}, {stride, stride}, pads, channels(),
+                                    random.Coin(), dilation, 1);
+    ExpectDefinition(g, random, tag, GetParam());
+  }
+}
+
+/// Several blocks of results, and sums in pieces.
+TEST_P(PartsConvolution, OfManyPixelsIsTheDefinition) {
+  Random random(2);
+  for (const int64_t stride : {1, 2}) {
+    const Recorder g = ConvRecorder("Conv", {7, 32, 16 * stride, 13 * stride}, {1, 1},
+                                    {stride, stride}, {0, 0}, 48, true, {1, 1}, 1);
+    ExpectDefinition(g, random, LaneTag::kNChw16c, GetParam());
+  }
+}
+
+}  // namespace
+}  // namespace singa

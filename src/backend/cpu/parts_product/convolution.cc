@@ -10,6 +10,7 @@
 #include "backend/cpu/norm/bias_gradient.h"
 #include "backend/cpu/parts_product/images.h"
 #include "backend/cpu/parts_product/offer.h"
+#include "backend/cpu/winograd/convolution.h"
 #include "core/device/parallel.h"
 #include "core/layout/channel_lanes.h"
 #include "model/dispatch/kernel.h"
@@ -168,12 +169,31 @@ std::string Refuses(const ConvSpec& spec) {
   return "";
 }
 
+namespace {
+
+/// Whether Winograd's method, which multiplies less, is faster. For gradients of many filters over
+/// few tiles it is not: it reads all values again for each block of filters.
+bool WinogradIsFaster(const ConvSpec& spec) {
+  if (!winograd::Refuses(spec).empty() || !winograd::Pays(spec)) return false;
+  const Recorder& r = spec.geometry;
+  constexpr int64_t kTile = 4;
+  const int64_t tiles =
+      r.batchsize * CeilDivide(r.conv_height(), kTile) * CeilDivide(r.conv_width(), kTile);
+  const bool few_tiles = tiles * (r.in_channels + r.out_channels) < r.in_channels * r.out_channels;
+  return !(spec.pass == ConvPass::kBackwardW && few_tiles && r.conv_width() > kTile);
+}
+
+}  // namespace
+
 bool Pays(const ConvSpec& spec) {
   const Recorder& r = spec.geometry;
   const bool tagged = LaneTagOf(spec.x_layout, r.input_shape(), spec.dtype).has_value() ||
                       LaneTagOf(spec.dy_layout, r.output_shape(), spec.dtype).has_value();
+  // Runs that are half empty take as long as full ones.
+  const bool filled = std::min(r.in_channels, r.out_channels) >= 2 * kRun;
   const Sizes sizes = SizesOf(spec);
-  return tagged && r.taps() == 1 && Pays(sizes.rows, sizes.columns, sizes.terms);
+  return tagged && filled && Pays(sizes.rows, sizes.columns, sizes.terms) &&
+         !WinogradIsFaster(spec);
 }
 
 PlanPtr MakePlan(const ConvSpec& spec, Unit unit) {

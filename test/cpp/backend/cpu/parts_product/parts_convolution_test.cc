@@ -135,5 +135,44 @@ TEST_P(PartsConvolution, OfManyPixelsIsTheDefinition) {
   }
 }
 
+/// Where AMX saves more than packing costs, and Winograd's method does not save more.
+TEST(PartsConvolutionOffer, LeavesTheRestToOthers) {
+  struct Case {
+    Shape x;
+    int64_t taps, out, stride;
+    ConvPass pass;
+    bool pays;
+  };
+  const Case cases[] = {
+      {{32, 256, 14, 14}, 1, 1024, 1, ConvPass::kForward, true},
+      {{32, 256, 14, 14}, 1, 1024, 1, ConvPass::kBackwardX, true},
+      {{32, 256, 14, 14}, 1, 1024, 1, ConvPass::kBackwardW, true},
+      {{32, 256, 28, 28}, 1, 512, 2, ConvPass::kBackwardX, true},
+      {{32, 256, 28, 28}, 3, 256, 2, ConvPass::kForward, true},
+      {{32, 64, 56, 56}, 1, 64, 1, ConvPass::kForward, false},  // the images' memory takes longest
+      {{32, 16, 56, 56}, 1, 512, 1, ConvPass::kBackwardX, false},  // half of each run is zero
+      {{1, 512, 7, 7}, 1, 512, 1, ConvPass::kForward, false},      // each weight is packed for few
+  };
+  for (const Case& c : cases) {
+    const Recorder g = ConvRecorder("Conv", c.x, {c.taps, c.taps}, {c.stride, c.stride},
+                                    {c.taps / 2, c.taps / 2}, c.out, false, {1, 1}, 1);
+    ConvSpec spec = Spec(g, c.pass, LaneTag::kNChw16c);
+    EXPECT_EQ(cpu::parts_product::Refuses(spec), "") << g.ToString();
+    EXPECT_EQ(cpu::parts_product::Pays(spec), c.pays) << g.ToString();
+    spec.x_layout = spec.dy_layout = nullptr;  // images would have to move
+    EXPECT_FALSE(cpu::parts_product::Pays(spec)) << g.ToString();
+  }
+  if (VectorLanes() < 8) return;  // there is no Winograd's method
+  const auto pays = [](int64_t size, ConvPass pass) {
+    const Recorder g =
+        ConvRecorder("Conv", {32, 512, size, size}, {3, 3}, {1, 1}, {1, 1}, 512, false, {1, 1}, 1);
+    return cpu::parts_product::Pays(Spec(g, pass, LaneTag::kNChw16c));
+  };
+  EXPECT_FALSE(pays(28, ConvPass::kForward));
+  EXPECT_FALSE(pays(28, ConvPass::kBackwardW));
+  EXPECT_FALSE(pays(7, ConvPass::kBackwardX));
+  EXPECT_TRUE(pays(7, ConvPass::kBackwardW));
+}
+
 }  // namespace
 }  // namespace singa

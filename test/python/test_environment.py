@@ -38,7 +38,9 @@ def test_everything_is_read_by_the_table() -> None:
 def test_values(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(name, raising=False)
     unset = wrap.EnvironmentValue(name)
-    words = re.findall(r"\w+", re.sub(r"\b(a number|from|to|or)\b|(?<=\d )on\b", " ", CHECKED[name]))
+    words = re.findall(
+        r"\w+", re.sub(r"\b(a number|from|to|or)\b|(?<=\d )on\b", " ", CHECKED[name])
+    )
     assert unset in (*words, "")
     for text in ("", *words):
         monkeypatch.setenv(name, text)
@@ -59,6 +61,18 @@ def test_another_name() -> None:
 def test_doctor_finds_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SINGA_PREFFER", "autotune")
     assert "SINGA_PREFFER is no variable that singa reads" in singa.doctor()["problems"]
+
+
+def test_products_of_parts_can_be_switched_off() -> None:
+    program = """
+import singa
+from singa import autograd, tensor
+a = tensor.ones((512, 512))
+print("amx" in str(singa.explain(lambda: autograd.matmul(a, a))))
+"""
+    has_amx = "amx_bf16" in str(singa.doctor()["isa"])
+    assert printed_by(program, SINGA_AMX_FLOAT32="on", SINGA_STRICT="0") == f"{has_amx}\n"
+    assert printed_by(program, SINGA_AMX_FLOAT32="off", SINGA_STRICT="0") == "False\n"
 
 
 @pytest.mark.parametrize(

@@ -37,16 +37,17 @@ inline __attribute__((always_inline)) float Flushed(float value) {
 /// sums += left · right for a tile of each, as TDPBF16PS does: even and odd terms are added up
 /// separately, then together, then to the sum.
 SINGA_MULTI_ISA void MultiplyTile(const BFloat16* left, const BFloat16* right, float* sums) {
+  float factors[kDepth][kSide];
+  for (int64_t k = 0; k < kDepth; ++k)
+    for (int64_t column = 0; column < kSide; ++column)
+      factors[k][column] = Flushed(static_cast<float>(right[k / 2 * kDepth + 2 * column + k % 2]));
   for (int64_t row = 0; row < kSide; ++row) {
     float totals[2][kSide] = {};
     for (int64_t k = 0; k < kDepth; ++k) {
       const float factor = Flushed(static_cast<float>(left[row * kDepth + k]));
-      const BFloat16* from = right + k / 2 * kDepth + k % 2;
       float* total = totals[k % 2];
-      for (int64_t column = 0; column < kSide; ++column) {
-        const float other = Flushed(static_cast<float>(from[2 * column]));
-        total[column] = Flushed(__builtin_fmaf(factor, other, total[column]));
-      }
+      for (int64_t column = 0; column < kSide; ++column)  // the product is exact
+        total[column] = Flushed(total[column] + factor * factors[k][column]);
     }
     for (int64_t column = 0; column < kSide; ++column) {
       float& sum = sums[row * kSide + column];
@@ -75,15 +76,14 @@ struct PairOfParts {
 };
 constexpr PairOfParts kPairsOfParts[] = {{2, 0}, {1, 0}, {1, 1}, {0, 1}, {0, 2}, {0, 0}};
 
-void MultiplyPartsPlain(const BFloat16* left, const BFloat16* right, int64_t steps,
-                        const float* from, float* to) {
-  for (int64_t k = 0; k < 4 * kSums; ++k) to[k] = from ? from[k] : 0;
+void MultiplyPartsPlain(const BFloat16* left, const BFloat16* right, int64_t steps, float* sums) {
+  for (int64_t k = 0; k < 4 * kSums; ++k) sums[k] = 0;
   for (int64_t step = 0; step < steps; ++step, left += kPartTiles, right += kPartTiles)
     for (const PairOfParts& pair : kPairsOfParts)
       for (int64_t i = 0; i < 2; ++i)
         for (int64_t j = 0; j < 2; ++j)
           MultiplyTile(left + (2 * pair.left + i) * kTile, right + (2 * pair.right + j) * kTile,
-                       to + (2 * i + j) * kSums);
+                       sums + (2 * i + j) * kSums);
 }
 
 #if defined(__x86_64__)
@@ -181,20 +181,12 @@ void MultiplyAmx(const Walk& walk, const Factor& left, const Factor& right, floa
 
 /// kPairsOfParts, with tiles loaded into registers once where the pair before has the same part.
 SINGA_TARGET("amx-tile,amx-bf16")
-void MultiplyPartsAmx(const BFloat16* left, const BFloat16* right, int64_t steps, const float* from,
-                      float* to) {
+void MultiplyPartsAmx(const BFloat16* left, const BFloat16* right, int64_t steps, float* sums) {
   constexpr int kBytes = 64;
-  if (from) {
-    _tile_loadd(0, from, kBytes);
-    _tile_loadd(1, from + kSums, kBytes);
-    _tile_loadd(2, from + 2 * kSums, kBytes);
-    _tile_loadd(3, from + 3 * kSums, kBytes);
-  } else {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  }
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
 #define SINGA_NEW_LEFT(part)                               \
   _tile_loadd(4, left + 2 * (part)*kTile, kBytes);         \
   _tile_dpbf16ps(0, 4, 6);                                 \
@@ -221,10 +213,10 @@ void MultiplyPartsAmx(const BFloat16* left, const BFloat16* right, int64_t steps
   }
 #undef SINGA_NEW_LEFT
 #undef SINGA_NEW_RIGHT
-  _tile_stored(0, to, kBytes);
-  _tile_stored(1, to + kSums, kBytes);
-  _tile_stored(2, to + 2 * kSums, kBytes);
-  _tile_stored(3, to + 3 * kSums, kBytes);
+  _tile_stored(0, sums, kBytes);
+  _tile_stored(1, sums + kSums, kBytes);
+  _tile_stored(2, sums + 2 * kSums, kBytes);
+  _tile_stored(3, sums + 3 * kSums, kBytes);
 }
 
 /// Asks Linux for permission to use the tile registers.
@@ -286,8 +278,8 @@ void Multiply(Unit unit, const Walk& walk, const Factor& left, const Factor& rig
 }
 
 void MultiplyParts(Unit unit, const BFloat16* left, const BFloat16* right, int64_t steps,
-                   const float* from, float* to) {
-  (unit == Unit::kAmx ? MultiplyPartsAmx : MultiplyPartsPlain)(left, right, steps, from, to);
+                   float* sums) {
+  (unit == Unit::kAmx ? MultiplyPartsAmx : MultiplyPartsPlain)(left, right, steps, sums);
 }
 
 #else
@@ -300,9 +292,8 @@ void Multiply(Unit, const Walk& walk, const Factor& left, const Factor& right, f
   MultiplyPlain(walk, left, right, sums, add);
 }
 
-void MultiplyParts(Unit, const BFloat16* left, const BFloat16* right, int64_t steps,
-                   const float* from, float* to) {
-  MultiplyPartsPlain(left, right, steps, from, to);
+void MultiplyParts(Unit, const BFloat16* left, const BFloat16* right, int64_t steps, float* sums) {
+  MultiplyPartsPlain(left, right, steps, sums);
 }
 
 #endif

@@ -65,11 +65,11 @@ inline constexpr int64_t kParts = 3;
 /// Elements of the parts of two tiles.
 inline constexpr int64_t kPartTiles = kParts * 2 * kTile;
 
-/// to[2 · i + j] = from[2 · i + j] + the sum of (left tile i) · (right tile j) over `steps` tiles
-/// of numbers in three parts, 16 x 16 floats each. Null `from`: zeros. A factor lies as
-/// [step][part][tile]. Of the nine products of parts it adds the six largest: those that are left
-/// out are below 2^-24 of the product. The units are kAmx and kPlain.
+/// sums[2 · i + j] = the sum of (left tile i) · (right tile j) over `steps` tiles of numbers in
+/// three parts, 16 x 16 floats each. A factor lies as [step][part][tile]. Of the nine products of
+/// parts it adds the six largest: those that are left out are below 2^-24 of the product. The units
+/// are kAmx and kPlain.
 void MultiplyParts(Unit unit, const BFloat16* left, const BFloat16* right, int64_t steps,
-                   const float* from, float* to);
+                   float* sums);
 
 }  // namespace singa::cpu::batch_blocked

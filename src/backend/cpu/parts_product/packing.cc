@@ -232,21 +232,19 @@ bool HasParts(uint32_t left, uint32_t right) {
 }
 
 void MultiplyPlainly(const Runs& left, bool left_along, const Runs& right, bool right_along,
-                     int64_t steps, const float* from, float* to) {
-  float a[kChunk * kPanel], b[kChunk * kPanel], sums[kPanelSums];
+                     int64_t steps, float* sums) {
+  float a[kChunk * kPanel], b[kChunk * kPanel], rows[kPanelSums] = {};
   const int64_t terms = steps * kDepth;
   for (int64_t k = 0; k < terms; ++k)
     for (int64_t i = 0; i < kPanel; ++i) {
       a[k * kPanel + i] = Element(left, left_along, i, k);
       b[k * kPanel + i] = Element(right, right_along, i, k);
     }
-  const auto in_tile = [](int64_t row, int64_t column) {
-    return (2 * (row / kSide) + column / kSide) * kSums + row % kSide * kSide + column % kSide;
-  };
-  for (int64_t i = 0; i < kPanelSums; ++i)
-    sums[i] = from ? from[in_tile(i / kPanel, i % kPanel)] : 0;
-  AddProducts(a, b, terms, sums);
-  for (int64_t i = 0; i < kPanelSums; ++i) to[in_tile(i / kPanel, i % kPanel)] = sums[i];
+  AddProducts(a, b, terms, rows);
+  for (int64_t i = 0; i < kPanel; ++i)
+    for (int64_t j = 0; j < kPanel; ++j)
+      sums[(2 * (i / kSide) + j / kSide) * kSums + i % kSide * kSide + j % kSide] =
+          rows[i * kPanel + j];
 }
 
 }  // namespace singa::cpu::parts_product

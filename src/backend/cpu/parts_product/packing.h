@@ -80,6 +80,6 @@ bool HasParts(uint32_t left, uint32_t right);
 
 /// The product of two panels of a chunk by float32 arithmetic, in the place of MultiplyParts.
 void MultiplyPlainly(const Runs& left, bool left_along, const Runs& right, bool right_along,
-                     int64_t steps, const float* from, float* to);
+                     int64_t steps, float* sums);
 
 }  // namespace singa::cpu::parts_product

@@ -29,6 +29,8 @@ constexpr int64_t kWorthThreads = int64_t{1} << 20;
 /// Panels of a block along one side; more if there are few along the other one. The sums and the
 /// packed panels of a block stay in the second-level cache.
 constexpr int64_t kSidePanels = 8, kMostPanels = 16;
+/// Bytes of the largest packed factor that is kept for all blocks.
+constexpr int64_t kShared = int64_t{16} << 20;
 /// Sums are cut into pieces where there are few results and many terms.
 constexpr int64_t kPieceChunks = 8, kMostPieces = 16, kPairsOfPieces = 256;
 
@@ -94,6 +96,12 @@ __attribute__((target("avx512f"))) void StoreVectors(const float* sums, const Ti
 
 #endif
 
+/// sum = a + b, of two panels.
+SINGA_MULTI_ISA void Add(const float* a, const float* b, float* sum) {
+#pragma GCC ivdep
+  for (int64_t k = 0; k < kPanelSums; ++k) sum[k] = a[k] + b[k];
+}
+
 /// Lets other threads see what was streamed.
 void EndStores(const Finish& finish) {
 #if defined(__x86_64__)
@@ -146,8 +154,8 @@ BlockedProduct::BlockedProduct(Unit unit, const Sizes& sizes, int threads)
   pieces_ =
       std::clamp<int64_t>(std::min(chunks_ / kPieceChunks, kPairsOfPieces / pairs), 1, kMostPieces);
 
-  // A block is longer along the factor with fewer panels, which is packed once for all blocks: so
-  // the other factor is packed less often.
+  // A block is longer along the factor with fewer panels, which if it is small is packed once for
+  // all blocks: so the other factor is packed less often.
   const bool tall = row_panels_ >= column_panels_;
   rows_ = std::min(row_panels_, tall && column_panels_ > kSidePanels ? kSidePanels : kMostPanels);
   columns_ =
@@ -167,9 +175,13 @@ BlockedProduct::BlockedProduct(Unit unit, const Sizes& sizes, int threads)
     rows_ = CeilDivide(row_panels_, row_blocks_);
     columns_ = CeilDivide(column_panels_, column_blocks_);
   }
+  // A packed factor takes half as much memory again as the factor itself, so large ones are packed
+  // for each block.
+  const auto fits = [&](int64_t panels) { return panels * chunks_ * kPackedBytes <= kShared; };
   if (sizes.batch == 1) {
-    shares_right_ = row_blocks_ > 1 && column_panels_ <= row_panels_;
-    shares_left_ = column_blocks_ > 1 && !shares_right_;
+    const bool right = column_panels_ <= row_panels_;
+    shares_right_ = right && row_blocks_ > 1 && fits(column_panels_);
+    shares_left_ = !right && column_blocks_ > 1 && fits(row_panels_);
   }
   const int64_t shared = shares_left_ ? row_panels_ : shares_right_ ? column_panels_ : 0;
   shared_bytes_ = BytesOf(shared * chunks_);
@@ -283,23 +295,24 @@ void BlockedProduct::RunUnit(int64_t unit, const Factor& left, const Factor& rig
       const int64_t row = rows.begin + i, column = columns.begin + j;
       alignas(64) float sums[kPanelSums];
       float* kept = block + pair * kPanelSums;
-      const float* from = first ? nullptr : kept;
-      float* to = kept;
-      if (last && pieces_ == 1) {
-        to = sums;
-      } else if (last) {
-        const int64_t place = (piece * sizes_.batch + batch) * row_panels_ + row;
-        to = partial + (place * column_panels_ + column) * kPanelSums;
-      }
+      float* to = first && !last ? kept : sums;
       if (HasParts(a.largest_of(i), b.largest_of(j))) {
-        MultiplyParts(unit_, a.at(i), b.at(j), steps, from, to);
+        MultiplyParts(unit_, a.at(i), b.at(j), steps, to);
       } else {
         Runs left_runs, right_runs;
         left.Locate(batch, row * kPanel, chunk * kChunk, &left_runs);
         right.Locate(batch, column * kPanel, chunk * kChunk, &right_runs);
-        MultiplyPlainly(left_runs, left.along(), right_runs, right.along(), steps, from, to);
+        MultiplyPlainly(left_runs, left.along(), right_runs, right.along(), steps, to);
       }
-      if (to == sums) target.Store(batch, row * kPanel, column * kPanel, sums);
+      // Sums of chunks are added apart: each step of a chunk would round all that came before.
+      if (!first) Add(sums, kept, last ? sums : kept);
+      if (!last) continue;
+      if (pieces_ == 1) {
+        target.Store(batch, row * kPanel, column * kPanel, sums);
+      } else {
+        const int64_t place = (piece * sizes_.batch + batch) * row_panels_ + row;
+        std::copy_n(sums, kPanelSums, partial + (place * column_panels_ + column) * kPanelSums);
+      }
     }
   }
 }
@@ -313,7 +326,7 @@ void BlockedProduct::AddPieces(const Target& target, const float* partial) const
       alignas(64) float sums[kPanelSums] = {};
       for (int64_t piece = 0; piece < pieces_; ++piece) {
         const float* from = partial + (piece * pairs + i) * kPanelSums;
-        for (int64_t k = 0; k < kPanelSums; ++k) sums[k] += from[k];
+        Add(sums, from, sums);
       }
       target.Store(batch, row * kPanel, column * kPanel, sums);
     }

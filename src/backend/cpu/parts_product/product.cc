@@ -106,6 +106,8 @@ SINGA_MULTI_ISA void Add(const float* a, const float* b, float* sum) {
 void EndStores(const Finish& finish) {
 #if defined(__x86_64__)
   if (finish.streams) _mm_sfence();
+#else
+  (void)finish;
 #endif
 }
 

@@ -95,7 +95,7 @@ int main(int argc, char** argv) {
   Measure(
       "matrix product", singa::Full({1, 4}, 1),
       [&](const Tensor& y) { return singa::MatMul(y, weights); }, options);
-  const Tensor image = singa::Full({1, 8, 2, 2}, 0);
+  const Tensor image = singa::Full({1, 8, 2, 2}, 1);
   const singa::ConvHandle handle(image, {1, 1}, {1, 1}, {0, 0}, 8, 8, false);
   // In the layout of their gradient, like a network's parameters.
   const Tensor filters = singa::ConvBackwardW(image, image, handle);

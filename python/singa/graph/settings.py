@@ -77,7 +77,7 @@ _MOST_FROZEN = 1 << 12  # bytes of a read-only array, which its owner may make w
 _ANY: Any = object()  # stands for a value that is not compared
 _METHODS = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
 #: Builtin objects that lead to others by more than attributes.
-_HOLDERS = (
+_HOLDERS: tuple[type, ...] = (
     *(deque, functools.partial, slice, staticmethod, classmethod, property, contextvars.ContextVar),
     *(types.MappingProxyType, type({}.keys()), type({}.values()), type({}.items())),
 )

@@ -256,8 +256,7 @@ Call CallOf(const OpRef& spec, const DevicePtr& device, const Plan& plan,
       if (IsSame(inputs[j], output)) alias = static_cast<int>(j);
     call.aliases.push_back(alias);
   }
-  if (spec.op_type().check_call)
-    call.input_names = CheckCall(spec.op(), spec, call).InputNames();
+  if (spec.op_type().check_call) call.input_names = CheckCall(spec.op(), spec, call).InputNames();
   return call;
 }
 

@@ -71,6 +71,8 @@ Tolerance::Tolerance(DType dtype, int64_t sum_length, bool terms_known) {
   // Each side may have an error of 8·eps·√K, and rounds its result once more. Where the terms are
   // known, 16-bit floats are summed in float32.
   const bool wide = terms_known && SizeOf(dtype) == 2;
+  // Below its smallest number an element is rounded to 0.
+  smallest_ = dtype == kFloat16 ? 0x1p-24 : 1e-37;
   rounding_ = wide ? 4 * Epsilon(dtype) : 0;
   relative_ = 16 * Epsilon(wide ? kFloat32 : dtype) *
               std::sqrt(static_cast<double>(std::max<int64_t>(sum_length, 1)));
@@ -78,7 +80,7 @@ Tolerance::Tolerance(DType dtype, int64_t sum_length, bool terms_known) {
 
 double Tolerance::For(double magnitude, double want) const {
   return relative_ * std::abs(magnitude) + (std::isfinite(want) ? rounding_ * std::abs(want) : 0) +
-         1e-37;
+         smallest_;
 }
 
 Difference FindDifference(std::span<const Tensor> chosen, const Expected& expected,

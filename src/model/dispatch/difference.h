@@ -37,7 +37,7 @@ class Tolerance {
   double For(double magnitude, double want) const;
 
  private:
-  double relative_, rounding_;
+  double relative_, rounding_, smallest_;
 };
 
 /// The error of a transform is larger than that of a plain sum: for convolutions two to nine times

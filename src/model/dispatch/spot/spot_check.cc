@@ -78,16 +78,23 @@ bool Replace(const OpRef& spec, const DevicePtr& device, const opcheck::Call& ca
 
 }  // namespace
 
-bool IsDue(const OpRef& spec, const DevicePtr& device, const Plan& plan) {
+static bool IsDue(const Plan& plan) {
   if (!SpotChecks() || opcheck::IsOn() || opcheck::IsPaused()) return false;
   if (RecordedStep::Current()) return false;  // when it runs
   Plan::Watch& watch = plan.watch();
-  if (!spec.op_type().sample || device->kind() != DeviceKind::kCpu) {
-    watch.on.store(false, std::memory_order_relaxed);
-    return false;
-  }
   return IsTurn(watch.runs.fetch_add(1, std::memory_order_relaxed) + 1) ||
          watch.refused.load(std::memory_order_relaxed);
+}
+
+/// Whether calls of this type are sampled there. If not, the plan is not watched any more.
+static bool IsSampled(const OpType* type, DeviceKind device, const Plan& plan) {
+  if (type && type->sample && device == DeviceKind::kCpu) return true;
+  plan.watch().on.store(false, std::memory_order_relaxed);
+  return false;
+}
+
+bool IsDue(const OpRef& spec, const DevicePtr& device, const Plan& plan) {
+  return IsDue(plan) && IsSampled(&spec.op_type(), device->kind(), plan);
 }
 
 void RunChecked(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
@@ -132,17 +139,15 @@ void RunChecked(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
 }
 
 bool RunNode(const Node& node, const std::function<void()>& run) {
+  if (!IsDue(*node.plan)) return false;
   const OpType* type = node.spec_type ? FindOpType(node.spec_type->id->name()) : nullptr;
   const auto written = std::find_if(node.outputs.begin(), node.outputs.end(),
                                     [](const Tensor& t) { return !t.empty(); });
-  if (!type || written == node.outputs.end()) {
-    node.plan->watch().on.store(false, std::memory_order_relaxed);
-    return false;
-  }
-  const OpRef spec(node.spec.get(), *type);
-  const DevicePtr device = written->device();
-  if (!IsDue(spec, device, *node.plan)) return false;
-  RunChecked(spec, device, node.plan, node.inputs, node.outputs, node.scalars, run);
+  if (written == node.outputs.end()) type = nullptr;
+  const DevicePtr device = type ? written->device() : nullptr;
+  if (!IsSampled(type, device ? device->kind() : DeviceKind::kCpu, *node.plan)) return false;
+  RunChecked(OpRef(node.spec.get(), *type), device, node.plan, node.inputs, node.outputs,
+             node.scalars, run);
   return true;
 }
 

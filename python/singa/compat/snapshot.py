@@ -28,7 +28,7 @@ class Snapshot:
 
         with Snapshot("model", True) as snapshot:
             snapshot.write("conv1.W", W)
-        for name, value in Snapshot("model", False).read(): ...
+        for name, value in Snapshot("model", False).read().items(): ...
 
     The file is written atomically when the snapshot is closed, or when the object is deleted. An
     exception in a `with` block leaves the old file. Raises FileNotFoundError if the file to read is
@@ -39,7 +39,7 @@ class Snapshot:
     ...     file.write("conv1.W", tensor.ones((2,)))
     ...
     >>> snapshot.Snapshot("model", False).read()
-    [('conv1.W', Tensor([1., 1.], dtype=float32))]
+    {'conv1.W': Tensor([1., 1.], dtype=float32)}
     """
 
     def __init__(self, f: str | os.PathLike[str], mode: bool, buffer_size: int = 10) -> None:
@@ -70,14 +70,14 @@ class Snapshot:
             raise TypeError(f"[Snapshot] {param_name}: cannot store {values.dtype}")
         self._values[param_name] = values.copy()
 
-    def read(self) -> list[tuple[str, Tensor]]:
-        """All names and tensors, in the order in which they were written.
+    def read(self) -> dict[str, Tensor]:
+        """All tensors by name, in the order in which they were written.
 
         Raises ValueError if the snapshot is open for writing.
         """
         if self._write:
             raise ValueError(f"[Snapshot] {self.path} is open for writing")
-        return [(name, tensor.from_numpy(value)) for name, value in self._values.items()]
+        return {name: tensor.from_numpy(value) for name, value in self._values.items()}
 
     def close(self) -> None:
         """Writes the file if the snapshot is open for writing. Further calls do nothing."""

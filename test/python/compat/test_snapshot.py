@@ -48,10 +48,11 @@ def test_reads_tensors_back_in_order(tmp_path):
     with Snapshot(tmp_path / "a", True) as snapshot:
         snapshot.write("second", tensor.from_numpy(VALUES["conv1.W"]))
         snapshot.write("first", np.arange(3, dtype=np.int32))
-    (name, value), (other, numbers) = Snapshot(tmp_path / "a", False).read()
-    assert (name, other) == ("second", "first")
-    np.testing.assert_array_equal(tensor.to_numpy(value), VALUES["conv1.W"])
-    np.testing.assert_array_equal(tensor.to_numpy(numbers), [0, 1, 2])
+    found = Snapshot(tmp_path / "a", False).read()
+    assert type(found) is dict
+    assert list(found) == ["second", "first"]
+    np.testing.assert_array_equal(tensor.to_numpy(found["second"]), VALUES["conv1.W"])
+    np.testing.assert_array_equal(tensor.to_numpy(found["first"]), [0, 1, 2])
 
 
 def npz(path, **values):
@@ -70,7 +71,7 @@ def test_any_flipped_byte_is_found_or_harmless(tmp_path):
         except ValueError as error:
             assert "cannot be read" in str(error)  # noqa: PT017
         else:
-            assert [array.numpy().tolist() for _, array in loaded] in ([value.tolist()], [])
+            assert [array.numpy().tolist() for array in loaded.values()] in ([value.tolist()], [])
 
 
 def test_damaged_files(tmp_path):

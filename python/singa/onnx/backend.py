@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from .. import autograd
 from ..device import create_cpu_device, create_cuda_gpu
+from ..raw import compat_mode
 from ..tensor import Tensor
 from .element_types import NUMBERS
 from .errors import InvalidModelError, UnsupportedError
 from .export import OPSET, export
 from .module import ImportedModel, read_graph
 from .specification import typed
-from .tensors import as_value
+from .tensors import as_array, as_value
 from .trace import of_tape
 
 if TYPE_CHECKING:
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
 class SingaRep:
     """A model that is ready to run; `prepare` makes it.
 
-    net     the network
-    model   the ModelProto
+    net       the network
+    model     the ModelProto
+    is_graph  whether `run` gives tensors with SINGA's behaviour, too (default: False)
 
     >>> from singa import sonnx
     >>> autograd.training = True
@@ -39,6 +41,7 @@ class SingaRep:
     def __init__(self, model: Any, net: ImportedModel) -> None:
         self.model: Any = model
         self.net: ImportedModel = net
+        self.is_graph = False
 
     @property
     def states(self) -> dict[str, Tensor]:
@@ -57,9 +60,12 @@ class SingaRep:
         nodes = [OnnxNode(node) for node in model.graph.node if node.op_type != "Constant"]
         return [(node, get_op(node, version)) for node in nodes]
 
-    def run(self, inputs: Any, **kwargs: Any) -> list[Tensor]:
+    def run(self, inputs: Any, **kwargs: Any) -> list[Any]:
         """The outputs for a list of tensors or arrays. They are copied to the device of the network
         if they are elsewhere.
+
+        The outputs are tensors. With SINGA's behaviour (`singa.compat`) those of arrays are arrays,
+        of the types that the model declares, unless `is_graph` is set.
 
         last_layers  runs only the nodes up to this one, and returns its outputs; see `values`
         aux_output   names of further values to return, after the outputs
@@ -70,7 +76,27 @@ class SingaRep:
         if device is None:  # a network without parameters runs where its inputs are
             device = next((x.device for x in given if isinstance(x, Tensor)), Tensor((1,)).device)
         tensors = [_on(device, x) for x in given]
-        return values(self.net, tensors, kwargs.get("last_layers"), kwargs.get("aux_output", ()))
+        names = _names(self.net, kwargs.get("last_layers"), kwargs.get("aux_output", ()))
+        found = self.net.values(tensors, names)
+        if not compat_mode.enabled or self.is_graph or any(isinstance(x, Tensor) for x in given):
+            return found
+        types = {k: v.type for k, v in self.net._graph.types.items() if k in self.net.output_names}
+        declared = [types.get(name) for name in names]
+        return [_array(y, kind) for y, kind in zip(found, declared, strict=True)]
+
+
+def _array(y: Any, declared: str | None) -> Any:
+    """A value as an array, of the declared type where there is one."""
+    from onnx import helper
+
+    if isinstance(y, list | tuple):
+        return [_array(part, declared) for part in y]
+    if not isinstance(y, Tensor):
+        return y
+    array = as_array(y)
+    if declared is None:
+        return array
+    return array.astype(helper.tensor_dtype_to_np_dtype(NUMBERS[declared]), copy=False)
 
 
 def _on(device: Any, x: Any) -> Any:
@@ -83,7 +109,12 @@ def _on(device: Any, x: Any) -> Any:
 def values(
     net: ImportedModel, inputs: Sequence[Tensor], last_layers: int | None, aux_output: Sequence[str]
 ) -> list[Tensor]:
-    """Outputs of a network as SINGA's `last_layers` and `aux_output` select them.
+    """Outputs of a network as SINGA's `last_layers` and `aux_output` select them (`_names`)."""
+    return net.values(inputs, _names(net, last_layers, aux_output))
+
+
+def _names(net: ImportedModel, last_layers: int | None, aux_output: Sequence[str]) -> list[str]:
+    """Names of the values that SINGA's `last_layers` and `aux_output` select.
 
     `last_layers` is the number of the last of the n nodes that runs, from 0. A negative number is
     (last_layers + 1) modulo n, as SINGA computes it: -2 is the last node, -3 the one before, and -1
@@ -97,7 +128,7 @@ def values(
             raise ValueError(f"[sonnx] last_layers is {last_layers}; there are {len(nodes)} nodes")
         if last != len(nodes) - 1:
             names = [name for name in nodes[last].outputs if name]
-    return net.values(inputs, [*names, *aux_output])
+    return [*names, *aux_output]
 
 
 def prepare(model: ModelProto | str, device: Any = "CPU", **kwargs: Any) -> SingaRep:
@@ -265,6 +296,34 @@ def to_onnx(inputs: Sequence[Any], y: Sequence[Tensor], model_name: str = "sonnx
     return export([trace], names, None, states, opset=OPSET, title=model_name)
 
 
+#: The operators of ONNX that SINGA's own backend reads; singa reads more.
+_SINGAS_OPERATORS = (
+    "Abs Acos Acosh Add And Asin Asinh Atan Atanh AveragePool BatchNormalization Cast Ceil Clip "
+    "Concat ConstantOfShape Conv Cos Cosh DepthToSpace Div Dropout Elu Equal Erf Expand Flatten "
+    "Floor Gather Gemm GlobalAveragePool Greater HardSigmoid Identity LeakyRelu Less Log MatMul "
+    "Max MaxPool Mean Min Mul Neg NonZero Not OneHot Or PRelu Pad Pow Reciprocal ReduceMean "
+    "ReduceSum Relu Reshape ScatterElements Selu Shape Sigmoid Sign Sin Sinh Slice Softmax "
+    "Softplus Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum Tan Tanh Tile Transpose Unsqueeze "
+    "Upsample Where Xor"
+)
+#: Their classes in `autograd`, where the names differ.
+_SINGAS_CLASSES = {
+    "AveragePool": "layer.Pooling2d",
+    "BatchNormalization": "layer.BatchNorm2d",
+    "Conv": "layer.Conv2d",
+    "Gemm": "layer.Gemm",
+    "MatMul": "Matmul",
+    "MaxPool": "layer.Pooling2d",
+    "Neg": "Negative",
+    "Relu": "ReLU",
+    "Selu": "SeLU",
+    "Softmax": "SoftMax",
+    "Softplus": "SoftPlus",
+    "Softsign": "SoftSign",
+    "Upsample": "UpSample",
+}
+
+
 class SingaBackend:
     """SINGA's name of the functions that import.
 
@@ -275,12 +334,20 @@ class SingaBackend:
     [Tensor([0., 2.], dtype=float32)]
     """
 
+    #: The versions of SINGA's own backend. singa reads newer files, too.
+    _opset_version = 11
+    _ir_version = 6
+    #: The class that computes each operator, as SINGA's tests read it.
+    _rename_operators: ClassVar[dict[str, str]] = {
+        name: _SINGAS_CLASSES.get(name, name) for name in _SINGAS_OPERATORS.split()
+    }
+
     prepare = staticmethod(prepare)
     run_node = staticmethod(run_node)
     supports_device = staticmethod(supports_device)
 
     @staticmethod
-    def run_model(model: Any, inputs: Any, device: Any = "CPU", **kwargs: Any) -> list[Tensor]:
+    def run_model(model: Any, inputs: Any, device: Any = "CPU", **kwargs: Any) -> list[Any]:
         """Prepares a model and runs it once."""
         return prepare(model, device, **kwargs).run(inputs)
 

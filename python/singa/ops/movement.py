@@ -126,16 +126,20 @@ class Unsqueeze(_Reshaping):
     The axes of a list are inserted one after the other, as in SINGA: each entry is an argument of
     `list.insert` on the shape so far. Ascending entries are therefore positions in the result, and
     -1 inserts an axis before the last one. Raises ValueError for a position outside; with SINGA's
-    behaviour (`singa.compat`) such an axis is the first or last one, as `list.insert` has it.
+    behaviour (`singa.compat`) such an axis is the first or last one, as `list.insert` has it, and
+    the list [0] leaves a vector as it is.
     """
 
     def __init__(self, axis: int | Sequence[int]) -> None:
         super().__init__()
         self._several = axis is not None and hasattr(axis, "__len__")
+        self._leaves_vectors = isinstance(axis, list) and axis == [0]  # in SINGA
         self.axis: tuple[int, ...] = axes_of(type(self).__name__, axis)
 
     def forward(self, x: Raw) -> Raw:
         self._shape = x.shape()
+        if compat_mode.enabled and self._leaves_vectors and len(self._shape) == 1:
+            return x.Reshape(self._shape)
         rising = self.axis == tuple(sorted(self.axis)) and min(self.axis, default=0) >= 0
         twice = len(set(self.axis)) < len(self.axis)  # x.Unsqueeze raises for these
         clamps = compat_mode.enabled and self._several

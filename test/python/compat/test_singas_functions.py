@@ -90,7 +90,7 @@ def test_softmax_in_files(axis: int) -> None:
     proto = helper.make_model(graph, opset_imports=opset, ir_version=10)
     powers = np.exp(CUBE.astype(np.float64))
     wanted = powers / powers.sum(axis, keepdims=True)
-    (along,) = sonnx.prepare(proto).run([CUBE])
+    (along,) = sonnx.prepare(proto).run([of(CUBE)])
     np.testing.assert_allclose(along.numpy(), wanted, rtol=1e-5)
 
     class Net(layer.Layer):
@@ -178,7 +178,20 @@ def test_unsqueeze_inserts_as_lists_do(axes: list[int]) -> None:
     np.testing.assert_array_equal(autograd.gradients(y, tensor.ones(y.shape))[x].numpy(), 1.0)
 
 
+@pytest.mark.usefixtures("singas_way", "training")
+def test_unsqueeze_leaves_vectors() -> None:
+    """By the list [0] alone."""
+    x = parameter([1.0, 2.0])
+    y = autograd.unsqueeze(x, [0])
+    assert y.numpy().tolist() == [1.0, 2.0]
+    assert autograd.gradients(y, of([3.0, 4.0]))[x].numpy().tolist() == [3.0, 4.0]
+    for axis, shape in [(0, (1, 2)), ((0,), (1, 2)), ([1], (2, 1)), ([0, 1], (1, 1, 2))]:
+        assert autograd.unsqueeze(x, axis).shape == shape
+    assert autograd.unsqueeze(of([[1.0]]), [0]).shape == (1, 1, 1)
+
+
 def test_unsqueeze_by_default() -> None:
+    assert autograd.unsqueeze(of([1.0, 2.0]), [0]).shape == (1, 2)
     with pytest.raises(ValueError, match="axis 5 is outside"):
         autograd.unsqueeze(of(CUBE[0]), [2, 4, 5])
 

@@ -241,9 +241,63 @@ def test_inputs_of_another_type_and_batch_than_declared(monkeypatch):
         rep.run([floats.astype(np.int32)])
     monkeypatch.setattr(compat, "enabled", True)
     (y,) = rep.run([floats])
-    assert (y.numpy().tolist(), y.dtype) == ([[2], [4], [6]], tensor.int64)
+    assert (y.tolist(), y.dtype) == ([[2], [4], [6]], np.int64)
     with pytest.raises(ValueError, match="shape"):
         rep.run([np.ones((2, 2), np.float32)])
+
+
+def test_arrays_give_arrays(proto, monkeypatch):
+    """With SINGA's behaviour, unless `is_graph` is set. Tensors always give tensors."""
+    rep = sonnx.prepare(proto)
+    assert not rep.is_graph
+    for enabled, is_graph, x, kind in [
+        (False, False, X, tensor.Tensor),
+        (False, True, X, tensor.Tensor),
+        (True, False, X, np.ndarray),
+        (True, True, X, tensor.Tensor),
+        (True, False, _of(X), tensor.Tensor),
+        (True, True, _of(X), tensor.Tensor),
+    ]:
+        monkeypatch.setattr(compat, "enabled", enabled)
+        rep.is_graph = is_graph
+        for found, wanted in zip(rep.run([x], aux_output=("h",)), (SCORES, HIDDEN), strict=True):
+            assert type(found) is kind
+            array = found if kind is np.ndarray else found.numpy()
+            np.testing.assert_allclose(array, wanted, rtol=1e-5, atol=1e-5)
+    rep.is_graph = False
+    (hidden,) = rep.run([X], last_layers=1)
+    np.testing.assert_allclose(hidden, HIDDEN, rtol=1e-5, atol=1e-5)
+    assert type(sonnx.SingaBackend.run_model(proto, [X])[0]) is np.ndarray
+    assert type(sonnx.SONNXModel(proto).forward(_of(X))[0]) is tensor.Tensor
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *["DOUBLE", "FLOAT", "FLOAT16", "BFLOAT16", "BOOL", "INT64", "INT32", "INT16", "INT8"],
+        *["INT4", "UINT64", "UINT32", "UINT16", "UINT8", "UINT4"],
+    ],
+)
+def test_arrays_have_the_declared_type(monkeypatch, kind):
+    """As ONNX's backend tests ask for it."""
+    monkeypatch.setattr(compat, "enabled", True)
+    number = getattr(onnx.TensorProto, kind)
+    output = onnx.helper.make_tensor_value_info("y", number, [2])
+    model = network([node("Cast", "x", "y", to=number)], [info("x", [2])], [output])
+    (y,) = sonnx.prepare(model).run([np.float32([5, 0])])
+    assert y.dtype == onnx.helper.tensor_dtype_to_np_dtype(number)
+    assert y.astype(int).tolist() == [1 if kind == "BOOL" else 5, 0]
+
+
+def test_operators_of_singas_backend():
+    """SINGA's tests take their list of operators from here."""
+    backend = sonnx.SingaBackend
+    assert (backend._opset_version, backend._ir_version) == (11, 6)
+    assert len(backend._rename_operators) == 81
+    for name, kind in backend._rename_operators.items():
+        assert onnx.defs.get_schema(name, 9 if name == "Upsample" else 11).name == name
+        where, _, attribute = kind.rpartition(".")
+        assert isinstance(getattr(layer if where else autograd, attribute), type)
 
 
 def test_to_onnx_refuses_what_the_tape_does_not_have():

@@ -2,6 +2,7 @@
 
 import sys
 
-from .compat import core_pb2
+from .compat import core_pb2, model_pb2
 
 sys.modules[f"{__name__}.core_pb2"] = core_pb2
+sys.modules[f"{__name__}.model_pb2"] = model_pb2

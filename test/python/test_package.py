@@ -157,6 +157,7 @@ def test_parts_are_there_without_an_import() -> None:
         ("snapshot", "compat.snapshot"),
         ("sonnx", "compat.sonnx"),
         ("proto.core_pb2", "compat.core_pb2"),
+        ("proto.model_pb2", "compat.model_pb2"),
         ("bench", "report.bench"),
         ("plan_cache", "report.plan_cache"),
     ],

@@ -97,6 +97,14 @@ class Operator(_c.TapeOperator):
     def name(self, name: str | None) -> None:
         self._name = name
 
+    def output_name(self, idx: int) -> str:
+        """SINGA's name of output number `idx`, such as 'ReLU#3:0'."""
+        return f"{self.name}:{idx}"
+
+    def grad_name(self, idx: int) -> str:
+        """SINGA's name of the gradient of output number `idx`, such as 'ReLU#3:0_g'."""
+        return f"{self.output_name(idx)}_g"
+
     # With `**options: Any`, type checkers take any arguments of a subclass.
     def forward(self, *xs: Any, **options: Any) -> Raw | tuple[Raw, ...]:
         """The outputs for these inputs. A subclass implements it."""
@@ -323,6 +331,10 @@ class Dummy(Operator):
     def tensor(self) -> Tensor | None:
         """The tensor, while it lives."""
         return self._tensor()
+
+    def output_name(self, idx: int) -> str:
+        """The name of the tensor, without a number."""
+        return self.name
 
     def backward(self, *dys: Any, **options: Any) -> Raw:
         raise RuntimeError(

@@ -85,3 +85,14 @@ def test_raw_tensors_change_in_place() -> None:
     raw /= tensor.from_numpy(np.array([1.0, 2.0, 7.0], np.float32)).data
     assert raw is before
     assert raw.GetFloatValue(3).tolist() == [2.0, 3.0, 2.0]
+
+
+def test_names_of_outputs_and_gradients() -> None:
+    x = tensor.Tensor(data=np.ones((2,), np.float32), stores_grad=True)
+    x.name = "x"
+    op = SquashedDifference("squash")
+    op(x, x)
+    assert (op.output_name(0), op.grad_name(1)) == ("squash:0", "squash:1_g")
+    cube = Cube()(x)[0].creator
+    assert cube.output_name(0) == f"{cube.name}:0"
+    assert (x.creator.output_name(0), x.creator.grad_name(0)) == ("x", "x_g")

@@ -310,3 +310,17 @@ def test_what_the_build_says_of_itself(tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(holder)) == holder != singa.NcclIdHolder()
     alone = singa.Communicator(0, 1, holder, 4194304)
     assert (alone.world_size, alone.global_rank, alone.local_rank) == (1, 0, 0)
+
+
+def test_numbers_change_raw_tensors_in_place() -> None:
+    """SINGA's names of `+=` and the like; other numbers than float32 keep their type."""
+    for dtype in (np.float32, np.float64):
+        x = raw([1.0, 2.0], dtype)
+        for name, number, wanted in [
+            ("iAddFloat", 2.0, [3.0, 4.0]),
+            ("iSubFloat", 1, [2.0, 3.0]),
+            ("iMulFloat", 4.0, [8.0, 12.0]),
+            ("iDivFloat", 2.0, [4.0, 6.0]),
+        ]:
+            assert getattr(x, name)(number) is x
+            assert (back(x).tolist(), x.data_type()) == (wanted, raw([1.0], dtype).data_type())

@@ -253,8 +253,9 @@ def test_raw_functions_by_name() -> None:
 
 
 def test_types_of_singas_protocol() -> None:
-    from singa.proto import core_pb2
+    from singa.proto import core_pb2, model_pb2
 
+    assert (model_pb2.kTrain, model_pb2.kEval) == (4, 8)
     assert (core_pb2.kFloat32, core_pb2.kInt) == (tensor.float32, tensor.int32)
     assert tensor.sizeof(core_pb2.kDouble) == 8
     assert tensor.Tensor((2,), dtype=core_pb2.kFloat16).dtype == tensor.float16

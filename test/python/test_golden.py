@@ -138,7 +138,11 @@ def test_a_checkpoint_restores_all_values(folder: Path, name: str) -> None:
     net, ema, progress = restored(folder, name)
     check_arrays(write.arrays_of(net, ema), folder / "checkpoints" / f"{name}.npz")
     if not write.RECIPES[name].alone:
-        assert write.numbers_of(net.optimizer) == expected["numbers"]
+        numbers = write.numbers_of(net.optimizer)
+        newer = {}  # what files of 67e0d72 lack
+        if calls := expected["numbers"].get("accumulated_calls"):
+            newer = {"accumulated_targets": float(calls), "accumulated_unit": 0.0}
+        assert numbers == newer | expected["numbers"]
     if ema is not None:
         assert ema.updates == write.RECIPES[name].steps
     assert tuning.choices() == expected["tuning"]

@@ -116,7 +116,8 @@ class UpdateRule(Optimizer):
         self._count_late(updates)
         self._begin_update([key for key, _, _ in updates])
         uses_table = not conditions.squares.empty() and self._uses_table()
-        for part in self._parts(updates):
+        # All parts are made before the first one runs: an interrupt leaves no part of an update.
+        for part in list(self._parts(updates)):
             if uses_table:
                 conditions.scalars = self._fill_table(part.behind, updates[0][2].device)
             self.raw_update(part.lists, *self._moment(part, conditions), None, conditions)

@@ -58,6 +58,11 @@ class Measurement:
            those of the one before
     """
 
+    #: What no step computes with; see `Layer.not_settings`.
+    not_settings: ClassVar[tuple[str, ...]] = (
+        *("texts", "_last_texts", "_updates", "_began", "_profile", "_profiles", "_times"),
+    )
+
     def __init__(self, path: Path, title: str) -> None:
         self.path, self.title = path, title
         self.texts: list[int] = []

@@ -13,6 +13,11 @@ from singa import autograd, device, layer, model, opt, tensor
 from singa.graph import GraphWarning, step_graphs
 
 
+@pytest.fixture(autouse=True)
+def _audits(monkeypatch):
+    monkeypatch.setenv("SINGA_AUDIT", "1")
+
+
 class Reader(Net):
     """Its loss has a factor from a file, which a replay cannot see."""
 

@@ -253,6 +253,7 @@ void Sampler::Compare(size_t output, const char* name, const Shape& shape,
   // A sum that may overflow on its way is not compared.
   const double most = dtype == kFloat64 ? std::numeric_limits<double>::max()
                                         : double{std::numeric_limits<float>::max()} / 4;
+  const double underflow = dtype == kFloat64 ? 0 : static_cast<double>(terms) * 1e-30;
   for (const Place& place : places) {
     if (!std::isfinite(place.magnitude) || place.magnitude > most) continue;
     if (dtype == kFloat16 && std::abs(place.value) > 0x1p15) continue;
@@ -261,13 +262,14 @@ void Sampler::Compare(size_t output, const char* name, const Shape& shape,
       const int64_t at = how.flat ? RowMajorPosition(place.index, shape) : there.At(place.index);
       got = Convert<double>(static_cast<const T*>(there.tensor().raw_data())[at]);
     });
-    // A sum without terms, or of zeros, is 0, which says little about the kernel.
-    const bool counts = place.magnitude != 0 || how.exact;
+    // A sum without terms, or of zeros, is 0, which says little about the kernel. So do numbers
+    // whose products may underflow.
+    const bool counts = place.magnitude > 100 * underflow || how.exact;
     finding_.counted += counts;
     const auto allowed_for = [&](double magnitude) {
-      return how.exact          ? 0
-             : IsInteger(dtype) ? how.rounding
-                                : tolerance.For(magnitude, place.value);
+      if (how.exact) return 0.0;
+      if (IsInteger(dtype)) return how.rounding;
+      return tolerance.For(magnitude, place.value) + (magnitude == 0 ? 0 : underflow);
     };
     const double distance = std::abs(got - place.value);
     double factor = spreads_error_ ? opcheck::kSpreadFactor : 1;

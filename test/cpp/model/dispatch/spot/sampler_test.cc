@@ -114,6 +114,13 @@ TEST(Sampler, ZerosDoNotCountAndHaveToBeZero) {
   EXPECT_GT(SumsOfRows(x, Full({8}, 1e-20)).ratio, 1);
 }
 
+TEST(Sampler, ProductsThatUnderflowDoNotCount) {
+  const Tensor x = Full({8, 3}, 1e-37);
+  EXPECT_EQ(SumsOfRows(x, Full({8}, 0)).counted, 0);
+  EXPECT_LE(SumsOfRows(x, Full({8}, 0)).ratio, 1) << "flushed to zero";
+  EXPECT_GT(SumsOfRows(x, Full({8}, 1e-20)).ratio, 1);
+}
+
 TEST(Sampler, WhatIsNotFiniteIsNotCompared) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   Tensor x = Counting({8, 3});

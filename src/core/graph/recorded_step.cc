@@ -216,6 +216,7 @@ void RecordedStep::PlanWaiting(const std::vector<Tensor>& lent) {
 }
 
 void RecordedStep::RunPlanned() {
+  Check(!segments_.empty(), "graph", "no segment was planned");
   const EagerScope executing;
   const std::vector<size_t>& workspaces = segments_.back().memory.workspaces;
   for (const size_t begin = ran_; ran_ < segments_.back().nodes;) {

@@ -53,6 +53,8 @@ def _per_element(op):
 
 def _in_place(op):
     def function(self, other):
+        if not isinstance(self, Tensor):
+            raise TypeError(f"[Tensor] expected a tensor, got {self!r:.60}")
         other = other if isinstance(other, Tensor) else _scalar_like(other, self)
         BinaryInto(op, self, other, self)
         return self

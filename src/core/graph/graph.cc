@@ -120,6 +120,7 @@ class Graph::Impl {
   std::vector<bool> DependsOn(Blocks blocks) const;
   void BindArena();
   bool WritesInputs() const;
+  void CheckInputs(const std::vector<Tensor>& inputs) const;
   bool SharesWritten(const std::vector<Tensor>& inputs) const;
   std::vector<const void*> Addresses() const;
   void BindEnds(const std::vector<Tensor>& inputs);
@@ -429,15 +430,19 @@ void Graph::Impl::BindFixed(const std::vector<Tensor>& inputs) {
   for (size_t i = 0; i < fresh_.size(); ++i) bind(inputs.size() + i, fresh_[i].block);
 }
 
-bool Graph::Impl::Start(const std::vector<Tensor>& inputs) {
-  if (RecordedStep::Current()) return false;  // a replay cannot be part of a recording
-  if (revision_ != PlanRevision()) return false;
+void Graph::Impl::CheckInputs(const std::vector<Tensor>& inputs) const {
   Check(inputs.size() == inputs_.size(), "graph", inputs.size(), " inputs, recorded with ",
         inputs_.size());
   for (size_t i = 0; i < inputs.size(); ++i)
     Check(inputs[i].shape() == inputs_[i].shape() &&
               inputs[i].data_type() == inputs_[i].data_type() && inputs[i].device() == device_,
           "graph", "input ", i, " was ", inputs_[i], " when recorded, is ", inputs[i]);
+}
+
+bool Graph::Impl::Start(const std::vector<Tensor>& inputs) {
+  if (RecordedStep::Current()) return false;  // a replay cannot be part of a recording
+  if (revision_ != PlanRevision()) return false;
+  CheckInputs(inputs);
   if (SharesWritten(inputs)) return false;
   for (const Kept& kept : kept_)
     if (!Restore(kept)) return false;
@@ -464,6 +469,7 @@ bool Graph::Impl::Start(const std::vector<Tensor>& inputs) {
 }
 
 bool Graph::Impl::Restore(const std::vector<Tensor>& inputs) const {
+  CheckInputs(inputs);
   if (revision_ != PlanRevision() || SharesWritten(inputs)) return false;
   for (size_t i = 0; i < inputs.size(); ++i)
     if (!SameLayout(inputs[i].layout(), inputs_[i].layout()) ||

@@ -20,9 +20,8 @@ from singa import autograd, layer, model, opt, plan_cache, tensor
 from singa import singa_wrap as wrap
 
 LIBRARY = Path(singa.__file__).parents[2] / "lib" / "libsinga_wrong_kernels.so"
-ALWAYS, WHERE_OPAQUE, NEVER, LAST_CORNER, WHERE_LARGE, NOTHING = range(
-    6
-)  # test/wrong_kernels/wrong_kernel.h
+# As in test/wrong_kernels/wrong_kernel.h.
+ALWAYS, WHERE_OPAQUE, NEVER, LAST_CORNER, WHERE_LARGE, NOTHING = range(6)
 
 
 def add_wrong_kernels(spec: str = "", wrong: int = ALWAYS) -> int:

@@ -18,31 +18,6 @@ constexpr int64_t kFewest = 4;  ///< elements of an output
 constexpr int64_t kMost = 64;
 constexpr int64_t kChunk = 256;  ///< elements that are converted at once
 
-/// Calls f.operator()<T>() with the C++ type of any dtype.
-template <class F>
-void SwitchType(DType dtype, const F& f) {
-  switch (dtype) {
-    case kFloat32:
-      return f.template operator()<float>();
-    case kFloat64:
-      return f.template operator()<double>();
-    case kBFloat16:
-      return f.template operator()<BFloat16>();
-    case kFloat16:
-      return f.template operator()<Float16>();
-    case kInt8:
-      return f.template operator()<int8_t>();
-    case kUInt8:
-      return f.template operator()<uint8_t>();
-    case kInt64:
-      return f.template operator()<int64_t>();
-    case kBool:
-      return f.template operator()<bool>();
-    default:
-      return f.template operator()<int32_t>();
-  }
-}
-
 template <class T>
 void LoadSteps(const T* data, const Steps& steps, int64_t count, double* values) {
   data += steps.base;
@@ -195,7 +170,7 @@ std::vector<Place> Sampler::Places(const Shape& shape, int64_t terms) {
 
 void Sampler::Load(const Steps& steps, int64_t count, double* values) const {
   const Tensor& t = inputs_[steps.input].tensor();
-  SwitchType(t.data_type(), [&]<class T>() {
+  SwitchAll(t.data_type(), "spot check", [&]<class T>() {
     LoadSteps(static_cast<const T*>(t.raw_data()), steps, count, values);
   });
 }
@@ -258,7 +233,7 @@ void Sampler::Compare(size_t output, const char* name, const Shape& shape,
     if (!std::isfinite(place.magnitude) || place.magnitude > most) continue;
     if (dtype == kFloat16 && std::abs(place.value) > 0x1p15) continue;
     double got = 0;
-    SwitchType(dtype, [&]<class T>() {
+    SwitchAll(dtype, "spot check", [&]<class T>() {
       const int64_t at = how.flat ? RowMajorPosition(place.index, shape) : there.At(place.index);
       got = Convert<double>(static_cast<const T*>(there.tensor().raw_data())[at]);
     });

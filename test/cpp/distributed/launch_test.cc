@@ -1,7 +1,7 @@
 // Ranks that are about to launch captured collectives, some of them or all.
 
-#include "distributed/communicator.h"
-#include "ranks.h"
+#include "distributed/collectives/communicator.h"
+#include "distributed/ranks.h"
 #include "support.h"
 
 namespace singa::test {

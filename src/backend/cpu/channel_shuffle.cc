@@ -1,4 +1,4 @@
-// Channel shuffles of images in layouts with channels innermost (spec/axis_map.h).
+// Channel shuffles of images in layouts with channels innermost (axis_map_spec.h).
 
 #include <algorithm>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Tile, Repeat, Upsample, Roll, ChannelShuffle and Pad: each axis maps positions of y to positions
-// of x (spec/axis_map.h).
+// of x (axis_map_spec.h).
 
 #include <algorithm>
 #include <bit>

@@ -13,8 +13,8 @@ import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-# As in src/distributed/transport/node_memory.cc: bytes of all buffers of a kind for few machines and for
-# many, and of a chunk where there are many; the most buffers of a rank of another machine.
+# As in src/distributed/transport/node_memory.cc: bytes of all buffers of a kind for few machines
+# and for many, and of a chunk where there are many; the most buffers of a rank of another machine.
 _FEW_BYTES, _MOST_BYTES = 1 << 20, 16 << 20
 _SHORTEST_CHUNK, _LONGEST_CHUNK = 16 << 10, 64 << 10
 _MOST_SHARED = 16

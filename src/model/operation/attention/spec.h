@@ -64,7 +64,7 @@ struct AttentionForwardSpec : AttentionGeometry {
   void CheckFields(const CallChecker& call) const;
   /// For the profile; an upper bound where causal.
   int64_t multiply_adds() const { return batch * heads * queries * keys * (dim + value_dim); }
-  /// Of the terms of each output (attention_tolerance.cc).
+  /// Of the terms of each output (attention/tolerance.cc).
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs, const Scalars& scalars) const;
 };
 

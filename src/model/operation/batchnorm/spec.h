@@ -108,7 +108,7 @@ struct BatchNormForwardSpec : BatchNormFields {
   void AdjustMeasured(MeasuredCall* call) const {
     call->outputs[0].image = !call->outputs[0].absent;
   }
-  /// Bounds of the terms that each output sums (norm_tolerance.cc).
+  /// Bounds of the terms that each output sums (norm/tolerance.cc).
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
   template <class Self, class Visitor>
   static void VisitOwn(Self& self, Visitor& visitor) {
@@ -200,7 +200,7 @@ struct BatchNormBackwardSpec : BatchNormFields {
     visit.Output("dadd", shape, dtype, {.given = need_add});
   }
   void CheckFields(const CallChecker& call) const;
-  /// Bounds of the terms that each output sums (norm_tolerance.cc).
+  /// Bounds of the terms that each output sums (norm/tolerance.cc).
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
   template <class Self, class Visitor>
   static void VisitOwn(Self& self, Visitor& visitor) {

@@ -31,7 +31,7 @@ struct NormConvSpec : ConvSpec {
     visit.Input("bias", channels, statistics, {.given = has_bias});
   }
   void CheckFields(const CallChecker& call) const;
-  // For OPCHECK: bn(x) is a small difference of large terms (norm_tolerance.cc).
+  // For OPCHECK: bn(x) is a small difference of large terms (norm/tolerance.cc).
   static constexpr bool kLinear = false;
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
 

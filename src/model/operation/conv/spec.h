@@ -115,7 +115,7 @@ struct ConvStatisticsSpec : ConvSpec {
   }
   void CheckFields(const CallChecker& call) const;
   void Sample(spot::Sampler& sampler) const { ConvSpec::Sample(sampler); }
-  // For OPCHECK: the sums are less accurate than their type (norm_tolerance.cc).
+  // For OPCHECK: the sums are less accurate than their type (norm/tolerance.cc).
   static constexpr bool kLinear = false;
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
 };

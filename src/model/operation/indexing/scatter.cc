@@ -1,4 +1,4 @@
-// GatherElements, GatherND, ScatterElements and ScatterND (spec/scatter.h).
+// GatherElements, GatherND, ScatterElements and ScatterND (scatter_spec.h).
 
 #include "model/operation/indexing/scatter_spec.h"
 

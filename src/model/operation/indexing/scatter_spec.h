@@ -2,7 +2,7 @@
 
 // Elements and slices that an index argument names one by one: GatherElements, GatherND and their
 // scatters. A first step turns the indices into numbers of rows of x, a matrix (rows, width). Then
-// a gather is that of spec/gather.h along axis 0, and a scatter one of the Specs below.
+// a gather is that of gather_spec.h along axis 0, and a scatter one of the Specs below.
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // Tile, Repeat, Roll, ChannelShuffle, Pad and Upsample: each element of y is one of x, found axis
-// by axis (spec/axis_map.h).
+// by axis (axis_map_spec.h).
 
 #include <cmath>
 

@@ -77,7 +77,7 @@ struct LrnBackwardSpec : LrnFields {
                  .layout = &saved_layout});
     visit.Output("dx", shape, dtype);
   }
-  /// Bounds of the terms that each output sums (norm_tolerance.cc).
+  /// Bounds of the terms that each output sums (norm/tolerance.cc).
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
   template <class Self, class Visitor>
   static void VisitSaved(Self& self, Visitor& visitor) {

@@ -54,7 +54,7 @@ struct NormForwardSpec : NormGeometry {
   }
   void CheckFields(const CallChecker& call) const;
   int64_t sum_length() const { return values(); }
-  /// Of the terms of each output (norm_tolerance.cc).
+  /// Of the terms of each output (norm/tolerance.cc).
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
   SINGA_MORE_FIELDS(NormGeometry, has_bias, epsilon);
 };

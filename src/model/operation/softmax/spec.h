@@ -39,7 +39,7 @@ struct SoftmaxBackwardSpec : SoftmaxSpec {
     visit.Output("dx", visit.ShapeOfInput(0), dtype, {.flat = true});
   }
   void Sample(spot::Sampler& sampler) const;
-  /// Bounds of the terms that each output sums (norm_tolerance.cc).
+  /// Bounds of the terms that each output sums (norm/tolerance.cc).
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
 };
 

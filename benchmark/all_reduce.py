@@ -34,16 +34,14 @@ def of_singa(communicator: Any, dtype: int) -> Callable[[int], Callable[[], None
     return prepare
 
 
-def of_gloo(
-    rank: int, world: int, port: int, host: str = "127.0.0.1"
-) -> Callable[[int], Callable[[], None]] | None:
+def of_gloo(rank: int, world: int, port: int) -> Callable[[int], Callable[[], None]] | None:
     try:
         import torch
         import torch.distributed as dist
     except ImportError:
         return None
     torch.set_num_threads(1)
-    os.environ |= {"MASTER_ADDR": host, "MASTER_PORT": str(port)}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     dist.init_process_group("gloo", rank=rank, world_size=world)
 
     def prepare(count: int) -> Callable[[], None]:
@@ -53,8 +51,7 @@ def of_gloo(
     return prepare
 
 
-def of_mpi(later: bool = False) -> Callable[[int], Callable[[], None]] | None:
-    """MPI_Allreduce, or with `later` MPI_Iallreduce and a wait."""
+def of_mpi() -> Callable[[int], Callable[[], None]] | None:
     try:
         from mpi4py import MPI
     except ImportError:
@@ -62,34 +59,30 @@ def of_mpi(later: bool = False) -> Callable[[int], Callable[[], None]] | None:
 
     def prepare(count: int) -> Callable[[], None]:
         t = np.zeros(count, np.float32)
-        if later:
-            return lambda: MPI.COMM_WORLD.Iallreduce(MPI.IN_PLACE, t).Wait()
         return lambda: MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, t)
 
     return prepare
 
 
-def measure(communicator: Any, ways: dict[str, Any], rounds: int, processor: bool = False) -> None:
-    """Prints the times of all ways, with `processor` those of the processor, too."""
+def measure(communicator: Any, ways: dict[str, Any], rounds: int) -> None:
+    """Prints the times of all ways."""
     names = [name for name, prepare in ways.items() if prepare is not None]
     for size in SIZES:
         runs = {name: ways[name](size // 4) for name in names}
-        times: dict[str, list[Any]] = {name: [] for name in names}
+        times: dict[str, list[float]] = {name: [] for name in names}
         repeats = max(1, min(50, 20_000_000 // size))
         for _ in range(rounds):
             for name, run in runs.items():
                 run()
                 communicator.barrier()
-                start = np.array([time.perf_counter(), time.process_time()])
+                start = time.perf_counter()
                 for _ in range(repeats):
                     run()
-                own = (np.array([time.perf_counter(), time.process_time()]) - start) / repeats
-                everyone = communicator.all_gather(singa_wrap.from_buffer(own * 1e3, True))
-                times[name].append(np.array(singa_wrap.Exporter(everyone)).max(0))
+                own = np.array([(time.perf_counter() - start) / repeats * 1e3])
+                everyone = communicator.all_gather(singa_wrap.from_buffer(own, True))
+                times[name].append(np.array(singa_wrap.Exporter(everyone)).max())
         if communicator.global_rank == 0:
-            best = {name: np.min(times[name], 0) for name in names}
-            cpu = {name: f" ({best[name][1]:.3f})" if processor else "" for name in names}
-            figures = ", ".join([f"{name} {best[name][0]:.3f}{cpu[name]}" for name in names])
+            figures = ", ".join([f"{name} {min(times[name]):.3f}" for name in names])
             print(f"{size:>11,} bytes: {figures} ms", flush=True)
 
 

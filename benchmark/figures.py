@@ -15,15 +15,17 @@ is the one that brought the figures here: measured was its code, or that of a co
 from __future__ import annotations
 
 import csv
+import json
 import math
 import re
 import sys
 import textwrap
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import harness
-import report
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "benchmark" / "figures.csv"
@@ -40,7 +42,15 @@ PANELS = {
 #: Sides of step.py → their names in the page.
 OTHERS = {"torch-channels-last": "PyTorch", "torch-compile": "torch.compile"}
 
+#: Settings of matplotlib: text instead of outlines, and equal data gives equal files.
+SAME_FILE = {"svg.fonttype": "none", "svg.hashsalt": "singa"}
+
 Row = dict[str, str]
+Best = dict[str, dict[str, Any]]
+#: (model, batch, dtype) → {other side: (singa's best run, its own or None if it failed)}.
+Cases = dict[tuple[str, int, str], dict[str, tuple[dict, dict | None]]]
+#: Network → {series: length of the bar}.
+Panel = dict[str, dict[str, float]]
 
 
 def read(file: Path = DATA) -> list[Row]:
@@ -145,9 +155,29 @@ def page(text: str, rows: list[Row]) -> str:
     return MARKED.sub(written, text)
 
 
-def panels(rows: list[Row]) -> dict[str, report.Panel]:
+def draw(axis: Any, label: str, panel: Panel) -> None:
+    series = list(dict.fromkeys(name for bars in panel.values() for name in bars))
+    place, ticks = 0.0, []
+    for bars in panel.values():
+        ticks.append(place + (len(bars) - 1) / 2)
+        for name, value in bars.items():
+            bar = axis.barh(place, value, color=f"C{series.index(name)}")
+            axis.bar_label(bar, fmt="%.2f", padding=2, fontsize=6)
+            place += 1
+        place += 1
+    axis.set_yticks(ticks, list(panel), fontsize=7)
+    axis.invert_yaxis()
+    axis.margins(x=0.1, y=0.01)
+    axis.axvline(1, color="black", linewidth=0.8)
+    axis.set_xlabel(label, fontsize=8)
+    axis.tick_params(axis="x", labelsize=7)
+    handles = [axis.barh(0, 0, color=f"C{i}") for i in range(len(series))]
+    axis.legend(handles, series, fontsize=7)
+
+
+def panels(rows: list[Row]) -> dict[str, Panel]:
     """Processor → network → element type → smallest ratio of a training step."""
-    found: dict[str, report.Panel] = {}
+    found: dict[str, Panel] = {}
     for processor, (_, _, kinds) in PANELS.items():
         panel = found.setdefault(processor, {})
         for kind in kinds:
@@ -161,7 +191,7 @@ def picture(rows: list[Row], file: Path) -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
-    mpl.rcParams.update(report.SAME_FILE)
+    mpl.rcParams.update(SAME_FILE)
     import matplotlib.pyplot as plt
 
     figure = plt.figure(figsize=(8, 6.2), layout="constrained")
@@ -171,10 +201,27 @@ def picture(rows: list[Row], file: Path) -> None:
         heights = [sum(len(bars) + 1 for bars in drawn[name].values()) for name in names]
         axes = side.subplots(len(names), height_ratios=heights)
         for axis, name in zip(axes, names, strict=True):
-            report.draw(axis, "training step: PyTorch's time / singa's", drawn[name])
+            draw(axis, "training step: PyTorch's time / singa's", drawn[name])
             axis.set_title(PANELS[name][0], fontsize=9)
     figure.savefig(file, metadata={"Date": None})
     plt.close(figure)
+
+
+def runs(folder: Path) -> list[Best]:
+    """The best runs of all sides for each file of step.py. Skips files without completed runs."""
+    every = [json.loads(file.read_text()) for file in sorted(folder.glob("step-*.json"))]
+    return [best for best in map(harness.best_runs, every) if best]
+
+
+def cases_of(results: list[Best]) -> Cases:
+    cases: Cases = defaultdict(dict)
+    for best in results:
+        if "singa" in best:
+            ours = best["singa"]
+            others = [side for side in best if side != "singa"] or [""]
+            key = (ours["model"], ours["batch"], ours["dtype"])
+            cases[key] |= {other: (ours, best.get(other)) for other in others}
+    return cases
 
 
 def added(rows: list[Row], folder: Path, processor: str, commit: str) -> list[Row]:
@@ -194,7 +241,7 @@ def added(rows: list[Row], folder: Path, processor: str, commit: str) -> list[Ro
             "other_mib": f"{other['peak_mib']:.0f}",
             "commit": commit,
         }
-        for (network, batch, dtype), pairs in report.cases_of(report.read(folder, "step")).items()
+        for (network, batch, dtype), pairs in cases_of(runs(folder)).items()
         for side, (ours, other) in pairs.items()
         if other and side in OTHERS
     ]

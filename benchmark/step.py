@@ -4,7 +4,6 @@
     python benchmark/step.py                                   # resnet20_cifar, lenet
     python benchmark/step.py --models resnet50 --rounds 3 --batches 1 32
     python benchmark/step.py --models all --out results/       # resumable: keeps each run
-    python benchmark/report.py results/                        # tables and a picture of the results
 
 Each side trains on random data with SGD (momentum 0.9, weight decay 5e-4), after four warm-up
 steps. Prints milliseconds per step (median over the steps, minimum over the processes), peak
@@ -18,7 +17,6 @@ The side singa records and replays its steps. The others are:
     torch                 PyTorch, eager, as installed (--python: another interpreter with PyTorch)
     torch-channels-last   eager with channels_last
     torch-compile         channels_last with torch.compile
-    mxnet                 MXNet 1.9, hybridized with static memory and shapes (--mxnet); resnet50
     singa-eager           executes each step
     singa-recompute       compile(recompute=True)
     singa-fused           compile(fuse=True)
@@ -52,7 +50,7 @@ SINGA = {
     "singa-plain": {"use_graph": True},
     "singa-other": {"use_graph": True},
 }
-BESIDE = (*TORCH, "mxnet", *list(SINGA)[1:])
+BESIDE = (*TORCH, *list(SINGA)[1:])
 
 
 def singa_side(args: argparse.Namespace) -> dict:
@@ -99,37 +97,6 @@ def measured(bench: ModuleType, step: Callable[[], object], args: argparse.Names
     for _ in range(args.warmup - 1):
         step()
     return {**bench.measure(step, args.steps), "first_s": first}
-
-
-def mxnet_side(args: argparse.Namespace) -> dict:
-    os.environ |= {"OMP_NUM_THREADS": str(args.threads)}
-    import mxnet
-    import mxnet_models
-
-    bench = bench_module(args)
-    images, labels = random_batch(args)
-    x, y = mxnet.nd.array(images), mxnet.nd.array(labels)
-    base = bench.resident_mib("VmRSS")
-    bench.reset_high_water()
-    model = mxnet_models.BUILDERS[args.child](args.classes)
-    model.initialize(mxnet.init.Xavier())
-    model.hybridize(static_alloc=True, static_shape=True)
-    loss_of = mxnet.gluon.loss.SoftmaxCrossEntropyLoss()
-    loss_of.hybridize(static_alloc=True, static_shape=True)
-    trainer = mxnet.gluon.Trainer(
-        model.collect_params(), "sgd", {"learning_rate": 0.01, "momentum": 0.9, "wd": 5e-4}
-    )
-
-    def step() -> None:
-        with mxnet.autograd.record():
-            loss = loss_of(model(x), y)
-        loss.backward()
-        trainer.step(args.batch)
-        mxnet.nd.waitall()
-
-    figures = measured(bench, step, args)
-    peak = bench.resident_mib() - base
-    return {**figures, "peak_mib": peak, "version": mxnet.__version__}
 
 
 def torch_side(args: argparse.Namespace) -> dict:
@@ -194,9 +161,9 @@ def compare(model: str, batch: int, beside: str | None, args: argparse.Namespace
     batch = batch or bench.default_batch(network)
     sides = {}
     for side in ("singa", beside) if beside else ("singa",):
-        interpreter = {"mxnet": args.mxnet, **dict.fromkeys(TORCH, args.python)}
+        interpreter = args.python if side in TORCH else sys.executable
         options = {name: getattr(args, name) for name in ("dtype", "threads", "steps", "warmup")}
-        command = child_command(side, model, batch, options, interpreter.get(side, sys.executable))
+        command = child_command(side, model, batch, options, interpreter)
         command += ["--image", *map(str, network.image_shape)]
         command += ["--label", *map(str, network.label_shape)]
         command += ["--classes", str(network.num_classes)]
@@ -260,7 +227,6 @@ def main() -> None:
         "--dtype", choices=("float32", "bfloat16"), default="float32", help="bfloat16: autocast"
     )
     parser.add_argument("--python", default=sys.executable, help="an interpreter with PyTorch")
-    parser.add_argument("--mxnet", metavar="PYTHON", help="an interpreter with MXNet")
     parser.add_argument(
         "--other", type=Path, help="folder `python` of another build, for singa-other"
     )
@@ -271,8 +237,7 @@ def main() -> None:
     parser.add_argument("--package", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
-        measure = {"mxnet": mxnet_side, **dict.fromkeys(TORCH, torch_side)}
-        figures = measure.get(args.side, singa_side)(args)
+        figures = (torch_side if args.side in TORCH else singa_side)(args)
         facts = {"model": args.child, "batch": args.batch, "threads": args.threads}
         facts |= {"dtype": args.dtype, "cpu": harness.cpu_name()}
         facts["tcmalloc"] = "tcmalloc" in os.environ.get("LD_PRELOAD", "")
@@ -283,15 +248,11 @@ def main() -> None:
         args.beside = list(TORCH) if has_torch else []
     if "singa-other" in args.beside and not args.other:
         parser.error("singa-other: where is the other build? (--other OLD/build/release/python)")
-    if "mxnet" in args.beside and not args.mxnet:
-        parser.error("mxnet: which interpreter has it? (--mxnet PYTHON)")
     args.preload = harness.find_library("libtcmalloc_minimal.so") if args.tcmalloc else None
     if args.tcmalloc and not args.preload:
         parser.error("there is no libtcmalloc_minimal (Debian: libtcmalloc-minimal4)")
     from singa import models
 
-    if "mxnet" in args.beside and set(args.models) != {"resnet50"}:
-        parser.error("mxnet: only resnet50 is written for it")
     names = harness.known_models(parser, args.models, {"all": models.names()})
     print(f"{harness.cpu_name()}, {args.threads} threads")
     rows = [

@@ -41,8 +41,8 @@ class Tolerance {
 };
 
 /// The error of a transform is larger than that of a plain sum: for convolutions two to nine times
-/// (root mean square, benchmark/winograd.py). Where a sum has only a few terms, all of a tile has
-/// up to four times the bound of a plain sum.
+/// (root mean square, docs/developers/experiments.md). Where a sum has only a few terms, all of a
+/// tile has up to four times the bound of a plain sum.
 inline constexpr double kSpreadFactor = 8;
 
 /// Compares plain outputs of a plan. Integers without a bound have to be equal.

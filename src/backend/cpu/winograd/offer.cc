@@ -13,7 +13,7 @@ namespace singa::cpu::winograd {
 namespace {
 
 /// The cost of Winograd's method in multiply-adds of the direct method, measured with
-/// benchmark/winograd.py on a CPU of each kind.
+/// benchmark/operators.py on a CPU of each kind.
 struct Costs {
   double product;             // one of Winograd's multiply-adds
   double value, far_value;    // transforming a channel of a tile, from the caches or memory
@@ -26,7 +26,7 @@ struct Costs {
 constexpr Costs kAvx512Costs = {1.15, 500, 1150, 4e5, 600, 60, 1, 16, 1};
 constexpr Costs kAvx2Costs = {1.05, 450, 700, 2e5, 430, 60, 4, 8, 8};
 
-/// How many times as fast as in float32 the direct method is, measured with benchmark/winograd.py.
+/// How many times as fast as in float32 the direct method is, measured with benchmark/operators.py.
 /// Winograd's method multiplies float32 values in both types.
 double DirectSpeed(DType dtype) {
   using batch_blocked::Unit;

@@ -10,8 +10,7 @@
 // instead of 28, F(1 x 4, 1 x 3) 6 instead of 12.
 //
 // The polynomials are evaluated at 0, at infinity, and at the points of kPoints, which cause less
-// rounding error than the usual integers (benchmark/winograd.py measures it). All constants of A
-// and B are exact.
+// rounding error than the usual integers. All constants of A and B are exact.
 //
 // All functions transform one vector of channels in place: 16 channels with AVX-512, 8 with AVX2.
 

@@ -106,6 +106,15 @@ struct Library {
     return std::exp(x);
   }
   template <class C>
+  [[gnu::always_inline]] static constexpr C Log(C x) {
+    return std::log(x);
+  }
+  /// log(1 + exp(x)) without overflow.
+  template <class C>
+  [[gnu::always_inline]] static constexpr C SoftPlus(C x) {
+    return (x < C(0) ? C(0) : x) + std::log1p(std::exp(-std::fabs(x)));
+  }
+  template <class C>
   [[gnu::always_inline]] static constexpr C Tanh(C x) {
     return std::tanh(x);
   }

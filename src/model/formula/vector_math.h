@@ -1,13 +1,14 @@
 #pragma once
 
-// exp, tanh, sigmoid, erf and erfc without branches or calls, so that loops over them vectorise;
-// used by kernels that would otherwise spend most of their time in the C library. Floats are within
-// 3 ulp of the exact value, those of erfc within 7 (test/cpp/model/formula/vector_math_test.cc);
-// doubles use the C library.
+// exp, log, tanh, sigmoid, softplus, erf and erfc without branches or calls, so that loops over
+// them vectorise; used by kernels that would otherwise spend most of their time in the C library.
+// Floats are within 3 ulp of the exact value, those of erfc within 7
+// (test/cpp/model/formula/vector_math_test.cc); doubles use the C library.
 
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "core/device/inline.h"
 
@@ -54,6 +55,58 @@ SINGA_INLINE float Exp(float x) {
   return (1 + tail) * detail::PowerOfTwo(half) * detail::PowerOfTwo(power - half);
 }
 inline double Exp(double x) { return std::exp(x); }
+
+namespace detail {
+
+/// 2·atanh(s) / s for |s| <= 1/3, by its series; the next term is below 2^-29.
+SINGA_INLINE float TwiceAtanhRatio(float s) {
+  const float square = s * s;
+  float sum = 2.0f / 17;
+  sum = sum * square + 2.0f / 15;
+  sum = sum * square + 2.0f / 13;
+  sum = sum * square + 2.0f / 11;
+  sum = sum * square + 2.0f / 9;
+  sum = sum * square + 2.0f / 7;
+  sum = sum * square + 2.0f / 5;
+  sum = sum * square + 2.0f / 3;
+  return sum * square + 2.0f;
+}
+
+/// `yes` or `no`, both of which are computed. Of a conditional expression the compiler makes a
+/// branch where one of them takes long, and the loop around it does not vectorise.
+SINGA_INLINE float Select(bool condition, float yes, float no) {
+  const uint32_t mask = 0u - static_cast<uint32_t>(condition);
+  return std::bit_cast<float>((std::bit_cast<uint32_t>(yes) & mask) |
+                              (std::bit_cast<uint32_t>(no) & ~mask));
+}
+
+}  // namespace detail
+
+/// Natural logarithm; that of 0 is -infinity, that of a number below 0 NaN.
+SINGA_INLINE float Log(float x) {
+  // x = 2^n·m with m in [sqrt(1/2), sqrt(2)); a subnormal x is made larger first.
+  const bool subnormal = x < 0x1p-126f;
+  const float larger = subnormal ? x * 0x1p24f : x;
+  const uint32_t bits = std::bit_cast<uint32_t>(larger) - 0x3f3504f3u;  // of sqrt(1/2)
+  const int32_t n = static_cast<int32_t>(bits) >> 23;
+  const auto m = std::bit_cast<float>((bits & 0x007fffffu) + 0x3f3504f3u);
+  const float power = static_cast<float>(subnormal ? n - 24 : n);
+  // log(m) = 2·atanh((m − 1) / (m + 1)); ln 2 is split as in Split.
+  const float s = (m - 1) / (m + 1);
+  const float y = power * 0x1.62ep-1f + (s * detail::TwiceAtanhRatio(s) + power * 0x1.0bfbe8p-15f);
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const float beyond = x == 0 ? -kInfinity : std::numeric_limits<float>::quiet_NaN();
+  return x > 0 ? (x < kInfinity ? y : x) : beyond;
+}
+inline double Log(double x) { return std::log(x); }
+
+/// log(1 + e^x), without overflow.
+SINGA_INLINE float SoftPlus(float x) {
+  // With e = e^-|x|, log(1 + e) = 2·atanh(e / (2 + e)).
+  const float e = Exp(-std::fabs(x)), s = e / (2 + e);
+  return (x > 0 ? x : 0) + s * detail::TwiceAtanhRatio(s);
+}
+inline double SoftPlus(double x) { return (x > 0 ? x : 0) + std::log1p(std::exp(-std::fabs(x))); }
 
 /// 1 / (1 + e^-x); 0 where the result would be subnormal.
 template <class T>
@@ -119,7 +172,7 @@ SINGA_INLINE float Erf(float x) {
   sum = sum * square - 0x1.81273ep-2f;
   sum = sum * square + 0x1.20dd74p+0f;
   const float magnitude = std::fabs(x);
-  return magnitude < 1 ? x * sum : std::copysign(1 - Erfc(magnitude), x);
+  return detail::Select(magnitude < 1, x * sum, std::copysign(1 - Erfc(magnitude), x));
 }
 inline double Erf(double x) { return std::erf(x); }
 

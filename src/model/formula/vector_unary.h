@@ -12,6 +12,8 @@ namespace singa::formula {
 /// What the formulas of LoopKind::kVector call.
 struct VectorMath {
   SINGA_INLINE static float Exp(float x) { return formula::Exp(x); }
+  SINGA_INLINE static float Log(float x) { return formula::Log(x); }
+  SINGA_INLINE static float SoftPlus(float x) { return formula::SoftPlus(x); }
   SINGA_INLINE static float Tanh(float x) { return formula::Tanh(x); }
   SINGA_INLINE static float Erf(float x) { return formula::Erf(x); }
   SINGA_INLINE static float Erfc(float x) { return formula::Erfc(x); }

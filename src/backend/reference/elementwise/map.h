@@ -3,6 +3,7 @@
 // Common to all elementwise kernels: reads strided operands of any type, calls a function over
 // contiguous runs of one compute type, and writes a strided result of any type.
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -71,6 +72,29 @@ void MapArithmetic(std::span<const Tensor> in, const Tensor& out, F f) {
       Loop(x[0], x[1], y, n, f);
     } else {
       Loop(x[0], x[1], x[2], y, n, f);
+    }
+  });
+}
+
+/// Likewise, for functions of some hundred instructions. So few of their loads are on their way at
+/// a time that memory would not keep up, so the next block is fetched while one is computed (GELU
+/// of 16 MB: 0.7 instead of 2.1 ns an element).
+template <class C, class F>
+void MapLongArithmetic(std::span<const Tensor> in, const Tensor& out, F f) {
+  constexpr int kOperands = std::is_invocable_v<F, C> ? 1 : 2;
+  constexpr int64_t kLine = 64 / sizeof(C), kBlock = 16 * kLine;
+  Map<C>(in, out, kParallelGrain, [f](const C* const* x, C* y, int64_t n) {
+    for (int64_t begin = 0; begin < n; begin += kBlock) {
+      const int64_t end = std::min(begin + kBlock, n), next = std::min(end + kBlock, n);
+      for (int64_t i = end; i < next; i += kLine) {
+        for (int k = 0; k < kOperands; ++k) __builtin_prefetch(x[k] + i);
+        __builtin_prefetch(y + i, 1);
+      }
+      if constexpr (kOperands == 1) {
+        Loop(x[0] + begin, y + begin, end - begin, f);
+      } else {
+        Loop(x[0] + begin, x[1] + begin, y + begin, end - begin, f);
+      }
     }
   });
 }

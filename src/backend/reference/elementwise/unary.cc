@@ -25,13 +25,15 @@ template <UnaryOp kOp, class C>
 void Map(C a, C b, std::span<const Tensor> in, const Tensor& out) {
   constexpr LoopKind kLoop = formula::FactsOf(kOp).loop;
   constexpr bool kVector = kLoop == LoopKind::kVector && std::is_same_v<C, float>;
-  const auto f = [a, b](C x) {
+  const auto f = [a, b](C x) SINGA_INLINE_LAMBDA {
     if constexpr (kVector)
       return formula::VectorUnary<kOp>(x);
     else
       return formula::Unary(kOp, x, a, b);
   };
-  if constexpr (kLoop == LoopKind::kPlain || kVector) {
+  if constexpr (kVector) {
+    MapLongArithmetic<C>(in, out, f);
+  } else if constexpr (kLoop == LoopKind::kPlain) {
     MapArithmetic<C>(in, out, f);
   } else {
     MapMath<C>(in, out, f);

@@ -36,7 +36,9 @@ void RunFloat(const UnaryBackwardSpec& spec, const Execution& execution) {
         else
           return formula::UnaryGradient(kOp, dy, xy, a, b);
       };
-      if constexpr (kLoop == LoopKind::kPlain || kVector) {
+      if constexpr (kVector) {
+        MapLongArithmetic<C>(execution.inputs, execution.outputs[0], f);
+      } else if constexpr (kLoop == LoopKind::kPlain) {
         MapArithmetic<C>(execution.inputs, execution.outputs[0], f);
       } else {
         MapMath<C>(execution.inputs, execution.outputs[0], f);

@@ -34,6 +34,33 @@ TEST(VectorMath, ExpIsWithinOneUlp) {
   EXPECT_TRUE(std::isnan(Exp(kNan)));
 }
 
+TEST(VectorMath, LogIsWithinThreeUlp) {
+  ForFloats([](float x) {
+    if (x > 0) {
+      ASSERT_LE(Ulps(Log(x), std::log(double{x})), 3) << x;
+    }
+    if (x < 0) {
+      ASSERT_TRUE(std::isnan(Log(x))) << x;
+    }
+  });
+  EXPECT_EQ(Log(1.0f), 0);
+  EXPECT_EQ(Log(0.0f), -kInf);
+  EXPECT_EQ(Log(-0.0f), -kInf);
+  EXPECT_EQ(Log(kInf), kInf);
+  EXPECT_TRUE(std::isnan(Log(-kInf)));
+  EXPECT_TRUE(std::isnan(Log(kNan)));
+}
+
+TEST(VectorMath, SoftPlusIsWithinThreeUlp) {
+  ForFloats([](float x) {
+    const double exact = std::fmax(x, 0.0) + std::log1p(std::exp(-std::fabs(double{x})));
+    ASSERT_LE(Ulps(SoftPlus(x), exact), 3) << x;
+  });
+  EXPECT_EQ(SoftPlus(kInf), kInf);
+  EXPECT_EQ(SoftPlus(-kInf), 0);
+  EXPECT_TRUE(std::isnan(SoftPlus(kNan)));
+}
+
 TEST(VectorMath, TanhIsWithinThreeUlp) {
   ForFloats([](float x) { ASSERT_LE(Ulps(Tanh(x), std::tanh(double{x})), 3) << x; });
   EXPECT_EQ(Tanh(kInf), 1);

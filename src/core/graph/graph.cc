@@ -1,3 +1,5 @@
+// Replays of a recorded step.
+
 #include "singa/core/graph.h"
 
 #include <algorithm>
@@ -5,16 +7,11 @@
 #include <bit>
 #include <cstring>
 #include <set>
-#include <sstream>
 #include <unordered_map>
 #include <utility>
 
-#include "core/graph/arena_memory.h"
-#include "core/graph/arena_uses.h"
-#include "core/graph/captured_work.h"
 #include "core/graph/difference.h"
-#include "core/graph/plan_revision.h"
-#include "core/graph/recorded_step.h"
+#include "core/graph/graph_impl.h"
 #include "core/memory/memory_planner.h"
 #include "singa/core/error.h"
 #include "singa/core/stats.h"
@@ -22,8 +19,8 @@
 namespace singa {
 namespace {
 
-using Slot = RecordedStep::Slot;
-using Segment = RecordedStep::Segment;
+using Blocks = std::set<const Block*>;
+using Digest = std::array<uint64_t, 4>;
 
 /// Nodes that could run side by side get memory of their own in arenas of up to this many bytes.
 constexpr size_t kSpread = size_t{32} << 20;
@@ -37,10 +34,8 @@ void ForEachTensor(std::vector<Node>& nodes, const Function& function) {
         if (!t.empty()) function(t);
 }
 
-/// Four numbers that follow from all bytes of a block. Each step is a bijection of its number, so a
-/// change of one word always changes the digest; another one does not with a chance of 2^-64.
-using Digest = std::array<uint64_t, 4>;
-
+/// Each step is a bijection of its number, so a change of one word always changes the digest;
+/// another one does not with a chance of 2^-64.
 Digest DigestOf(const Block& block) {
   constexpr uint64_t kFactor = 0x9e3779b97f4a7c15;  // odd
   Digest digest{1, 2, 3, 4};
@@ -57,8 +52,6 @@ Digest DigestOf(const Block& block) {
   return digest;
 }
 
-using Blocks = std::set<const Block*>;
-
 Blocks Read(const std::vector<Node>& nodes) {
   Blocks blocks;
   for (const Node& node : nodes)
@@ -68,95 +61,6 @@ Blocks Read(const std::vector<Node>& nodes) {
 }
 
 }  // namespace
-
-class Graph::Impl {
- public:
-  explicit Impl(const RecordedStep& step);
-
-  bool Start(const std::vector<Tensor>& inputs);
-  bool Restore(const std::vector<Tensor>& inputs) const;
-  void Run(int index);
-  bool TakeBack(int index);
-  std::vector<Tensor> Finish();
-
-  int segments() const { return static_cast<int>(segments_.size()); }
-  GraphMemory memory() const;
-  std::vector<ArenaUse> arena_uses() const;
-  std::string ToString() const;
-
- private:
-  /// A result: a view of an input, a tensor whose block is new at each replay, or a tensor that is
-  /// the same at each replay.
-  struct Output {
-    Tensor tensor;
-    int input = -1;  ///< index into inputs_
-    int fresh = -1;  ///< index into fresh_
-  };
-  /// A block with the layout that the nodes expect.
-  struct Kept {
-    BlockPtr block;
-    LayoutPtr layout;
-  };
-  struct Lent {
-    Kept kept;
-    size_t offset = 0;    ///< in the arena
-    long references = 0;  ///< before the host's call
-  };
-  /// A block that the preparation reads, as it was at that time.
-  struct Source {
-    Kept kept;
-    uint64_t version = 0;
-    uint64_t exports = 0;
-    Digest digest{};
-  };
-
-  std::vector<Slot> TakeNodes(const RecordedStep& step);
-  void ReplaceEnds(const RecordedStep& step, Blocks* ends);
-  void SortSlots(const std::vector<Slot>& slots, const Blocks& ends);
-  void PlanArena();
-  void CheckSegment(int index) const;
-  bool IsUnchanged(Source& source) const;
-  bool Prepare();
-  std::vector<bool> DependsOn(Blocks blocks) const;
-  void BindArena();
-  bool WritesInputs() const;
-  void CheckInputs(const std::vector<Tensor>& inputs) const;
-  bool SharesWritten(const std::vector<Tensor>& inputs) const;
-  std::vector<const void*> Addresses() const;
-  void BindEnds(const std::vector<Tensor>& inputs);
-  void BindFixed(const std::vector<Tensor>& inputs);
-  bool Restore(const Kept& kept) const;
-
-  DevicePtr device_;
-  ArenaMemoryPtr arena_;
-  const uint64_t revision_ = PlanRevision();
-  uint64_t generation_ = 0;  // of the arena, when blocks were bound to it
-  std::vector<Node> nodes_;
-  Blocks written_;  // by the nodes
-  std::vector<Segment> segments_;
-  std::vector<std::vector<Lent>> lent_;  // for each segment
-  std::vector<RecordedStep::Draw> draws_;
-  std::vector<Tensor> inputs_;  // as the nodes see them
-  std::vector<Output> outputs_;
-  std::vector<Kept> fresh_;         // blocks of results that are new at each replay
-  std::vector<Kept> kept_;          // blocks that outlive a replay, such as parameters
-  std::vector<BlockPtr> internal_;  // temporaries of the nodes
-  std::vector<Node> preparation_;
-  SegmentMemory preparation_memory_;
-  std::vector<Source> sources_;
-  std::vector<BlockPtr> prepared_;  // results of the preparation that nodes read
-  bool has_prepared_ = false;
-  std::unique_ptr<CapturedNodes> captured_;  // null if the device cannot capture this step
-  /// Memory for inputs_, then for fresh_; empty until something is captured. Captured work keeps
-  /// its addresses, but inputs and results have other addresses at each replay. So they are copied
-  /// on the device, which costs less than capturing again, or than queueing the nodes.
-  std::vector<BlockPtr> fixed_;
-  // Of the present replay.
-  bool is_started_ = false;
-  bool is_fixed_ = false;  // inputs and results lie in fixed_
-  std::vector<Tensor> bound_inputs_;
-  std::vector<BlockPtr> bound_outputs_;
-};
 
 Graph::Impl::Impl(const RecordedStep& step)
     : device_(step.device()), arena_(step.arena()), draws_(step.draws()) {
@@ -175,7 +79,7 @@ Graph::Impl::Impl(const RecordedStep& step)
 }
 
 /// Takes over the nodes, as passes rewrite them. Returns the slots of all blocks that they use.
-std::vector<Slot> Graph::Impl::TakeNodes(const RecordedStep& step) {
+std::vector<RecordedStep::Slot> Graph::Impl::TakeNodes(const RecordedStep& step) {
   size_t begin = 0;
   for (Segment segment : step.segments()) {
     for (Node& node : step.NodesForGraph(begin, segment.nodes))
@@ -560,90 +464,6 @@ std::vector<Tensor> Graph::Impl::Finish() {
   bound_outputs_.clear();
   is_started_ = false;
   return results;
-}
-
-GraphMemory Graph::Impl::memory() const {
-  GraphMemory memory;
-  for (const Segment& segment : segments_) {
-    memory.arena = std::max<uint64_t>(memory.arena, segment.memory.bytes);
-    memory.peak = std::max<uint64_t>(memory.peak, segment.memory.peak);
-    memory.in_place += static_cast<uint64_t>(segment.memory.in_place);
-  }
-  for (const BlockPtr& block : internal_) memory.unshared += block->size();
-  for (const Tensor& input : inputs_) memory.inputs += static_cast<uint64_t>(input.bytes());
-  for (const Kept& result : fresh_) memory.outputs += result.block->size();
-  Blocks persistent;
-  for (const Kept& kept : kept_) persistent.insert(kept.block.get());
-  for (const Source& source : sources_) persistent.insert(source.kept.block.get());
-  for (const Block* block : persistent) memory.persistent += block->size();
-  for (const BlockPtr& block : prepared_) memory.prepared += block->size();
-  for (const BlockPtr& block : fixed_) memory.fixed += block->size();
-  std::set<const Plan*> plans;
-  for (const Node& node : nodes_)
-    if (plans.insert(node.plan.get()).second) memory.plans += node.plan->bytes();
-  memory.nodes = nodes_.size();
-  memory.branches = captured_ ? captured_->branches() : 0;
-  memory.longest = captured_ ? captured_->longest() : nodes_.size();
-  for (const Node& node : nodes_) memory.merged += static_cast<uint64_t>(node.merged);
-  return memory;
-}
-
-std::vector<ArenaUse> Graph::Impl::arena_uses() const {
-  std::vector<ArenaUse> uses;
-  size_t begin = 0;
-  for (size_t s = 0; s < segments_.size(); ++s) {
-    const Segment& segment = segments_[s];
-    std::vector<BlockPtr> lent;
-    for (const Lent& one : lent_[s]) lent.push_back(one.kept.block);
-    const auto found = UsesOf({nodes_.data() + begin, segment.nodes - begin},
-                              static_cast<int>(begin), segment.memory, lent);
-    uses.insert(uses.end(), found.begin(), found.end());
-    begin = segment.nodes;
-  }
-  return uses;
-}
-
-std::string Graph::Impl::ToString() const {
-  std::unordered_map<const Block*, std::string> name;
-  for (size_t i = 0; i < inputs_.size(); ++i)
-    name[inputs_[i].block().get()] = "input" + std::to_string(i);
-  for (size_t i = 0; i < fresh_.size(); ++i)
-    name[fresh_[i].block.get()] = "output" + std::to_string(i);
-  for (size_t i = 0; i < kept_.size(); ++i) name[kept_[i].block.get()] = "kept" + std::to_string(i);
-  for (const Segment& segment : segments_)
-    for (const SegmentMemory::Place& place : segment.memory.blocks)
-      name[place.block.get()] = "@" + std::to_string(place.offset);
-  std::ostringstream text;
-  size_t begin = 0;
-  for (size_t s = 0; s < segments_.size(); ++s) {
-    const Segment& segment = segments_[s];
-    text << "segment " << s << ": " << segment.nodes - begin << " operations, arena "
-         << segment.memory.bytes << " bytes\n";
-    for (size_t i = begin; i < segment.nodes; ++i) {
-      const Node& node = nodes_[i];
-      text << "  " << i << ' ' << node.op << (node.layer.empty() ? "" : " [" + node.layer + "]")
-           << " by " << node.plan->Describe() << ':';
-      const auto write = [&](const std::vector<Tensor>& tensors) {
-        for (const Tensor& t : tensors)
-          text << ' '
-               << (t.empty() ? "-"
-                             : name[t.block().get()] + t.shape().ToString() +
-                                   (t.layout() ? LayoutName(t.layout()) : ""));
-      };
-      write(node.inputs);
-      text << " ->";
-      write(node.outputs);
-      text << '\n';
-    }
-    begin = segment.nodes;
-  }
-  if (captured_ && captured_->branches() > 0)
-    text << "captured: " << captured_->branches() << " branches, " << captured_->longest() << " of "
-         << nodes_.size() << " operations one after the other\n";
-  if (captured_)
-    for (const std::string& reason : captured_->why_alone())
-      text << "queued by itself: " << reason << '\n';
-  return text.str();
 }
 
 // The public class.

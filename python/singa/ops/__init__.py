@@ -25,7 +25,6 @@ from .normalization import _BatchNorm2d as _BatchNorm2d
 from .normalization import _SyncBatchNorm2d as _SyncBatchNorm2d
 from .pooling import _Pooling as _Pooling
 from .pooling import _Pooling2d as _Pooling2d
-from .raw_signs import SIGNS as SIGNS
 from .rnn import _RNN as _RNN
 
 #: SINGA's names.
@@ -34,9 +33,7 @@ _SINGAS = (
     *("_Pooling2d", "_RNN", "_SyncBatchNorm2d", "_and", "_not", "_or", "_xor"),
 )
 #: Modules whose names are not offered.
-_INTERNAL_MODULES = frozenset(
-    ["base", "contraction", "items", "methods", "raw_signs", "signs", "types"]
-)
+_INTERNAL_MODULES = frozenset(["base", "contraction", "items", "methods", "signs", "types"])
 #: What the modules define for each other.
 _INTERNAL = frozenset(
     [
@@ -44,18 +41,18 @@ _INTERNAL = frozenset(
         *("Clone", "Contiguous", "Index", "autocast_operands", "converted", "promoted"),
         *("beside_number", "constant_beside", "with_operands"),
         *("cubic_far", "cubic_near", "folded", "odd_padding_of", "odd_pads", "reflected"),
-        *("TargetLoss", "sampled", "softmax_along", "tap"),
+        *("TargetLoss", "function_of", "sampled", "softmax_along", "tap"),
     ]
 )
 
 if TYPE_CHECKING:  # type checkers follow the imports
+    from .activation import *
     from .arithmetic import *
     from .attention import *
     from .conv import *
     from .conversion import *
     from .dropout import *
     from .elementwise import *
-    from .gating import *
     from .indexing import *
     from .joining import *
     from .layer_norm import *
@@ -69,7 +66,6 @@ if TYPE_CHECKING:  # type checkers follow the imports
     from .reduction import *
     from .resampling import *
     from .rnn import *
-    from .rotary import *
     from .sampling import *
     from .searching import *
     from .sorting import *

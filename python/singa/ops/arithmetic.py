@@ -11,9 +11,10 @@ from ..dtypes import bool_, float32, is_float
 from ..raw import compat_mode
 from ..tape.grad_mode import state
 from ..tape.tensor import Tensor, wrap
+from .activation import Clip
 from .base import BuiltinOperator, Constant, tensor_of
 from .conversion import converted
-from .elementwise import Clip, Scalar
+from .elementwise import Scalar
 from .indexing import where
 from .types import constant, result_type
 

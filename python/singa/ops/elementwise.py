@@ -1,14 +1,11 @@
-"""Elementwise functions of one tensor, with up to two constants."""
+"""Elementwise functions of one tensor. Those with constants are in activation.py."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
 from .. import singa_wrap as _c
-from ..dtypes import int64
 from ..raw import compat_mode
-from ..raw.arrays import full
-from ..raw.check import number
 from ..tape.tensor import Tensor
 from .base import BuiltinOperator, Constant
 
@@ -366,135 +363,6 @@ class Rounde(Elementwise):
     code: int = _c.UnaryOp_kRoundE
 
 
-# With constants.
-
-
-class Clip(Elementwise):
-    """Limits x to [min, max]; None means no limit."""
-
-    code: int = _c.UnaryOp_kClip
-
-    def __init__(self, min: float | None = None, max: float | None = None) -> None:
-        super().__init__()
-        self.a: float = float("-inf") if min is None else number("Clip", "min", min)
-        self.b: float = float("inf") if max is None else number("Clip", "max", max)
-        rounded = [
-            limit for limit in (min, max) if isinstance(limit, int) and float(limit) != limit
-        ]
-        self._limits = (min, max) if rounded else None
-
-    def forward(self, x: Raw) -> Raw:
-        if self._limits and x.data_type() == int64:
-            for code, limit in zip((_c.BinaryOp_kMax, _c.BinaryOp_kMin), self._limits, strict=True):
-                if limit is not None:
-                    x = _c.Binary(code, x, full((), limit, x.device(), int64))
-            return x
-        return super().forward(x)
-
-
-class ReLU6(Elementwise):
-    """Limits x to [0, 6]. Unlike that of Clip, the gradient at 0 and 6 is 0. Howard et al. 2017.
-
-    >>> autograd.relu6(tensor.Tensor(data=[-1.0, 2.0, 8.0]))
-    Tensor([0., 2., 6.], dtype=float32)
-    """
-
-    code = _c.UnaryOp_kHardTanh
-    b = 6.0
-
-
-class HardTanh(Elementwise):
-    """Limits x to [a, b]. Unlike that of Clip, the gradient at both is 0, as in PyTorch."""
-
-    code = _c.UnaryOp_kHardTanh
-
-    def __init__(self, a: float = -1.0, b: float = 1.0) -> None:
-        super().__init__()
-        self.a: float = number("HardTanh", "min_val", a)
-        self.b: float = number("HardTanh", "max_val", b)
-        if self.a > self.b:
-            raise ValueError(f"[HardTanh] min_val {a} is above max_val {b}")
-
-
-class Elu(Elementwise):
-    """ELU: x where x >= 0, else alpha·(e^x - 1). Clevert et al. 2016."""
-
-    code: int = _c.UnaryOp_kElu
-
-    def __init__(self, alpha: float = 1.0) -> None:
-        super().__init__()
-        self.a: float = number(type(self).__name__, "alpha", alpha)
-
-
-class SeLU(Elementwise):
-    """SELU: gamma·x where x >= 0, else gamma·alpha·(e^x - 1). Klambauer et al. 2017."""
-
-    code: int = _c.UnaryOp_kSelu
-
-    def __init__(self, alpha: float = 1.67326, gamma: float = 1.0507) -> None:
-        super().__init__()
-        op = type(self).__name__
-        self.a: float = number(op, "alpha", alpha)
-        self.b: float = number(op, "gamma", gamma)
-
-
-class LeakyRelu(Elementwise):
-    """Leaky ReLU: x where x >= 0, else a·x."""
-
-    code: int = _c.UnaryOp_kLeakyRelu
-
-    def __init__(self, a: float = 0.01) -> None:
-        super().__init__()
-        self.a: float = number("LeakyRelu", "a", a)
-        self.keep = "y" if a >= 0 else "x"  # y has the sign of x unless a is negative
-
-
-class HardSigmoid(Elementwise):
-    """Hard sigmoid: alpha·x + gamma, clipped to [0, 1]."""
-
-    code: int = _c.UnaryOp_kHardSigmoid
-
-    def __init__(self, alpha: float = 0.2, gamma: float = 0.5) -> None:
-        super().__init__()
-        op = type(self).__name__
-        self.a: float = number(op, "alpha", alpha)
-        self.b: float = number(op, "gamma", gamma)
-
-
-class SoftPlus(Elementwise):
-    """Softplus: log(1 + e^(beta·x)) / beta, or x where beta·x is above `threshold`, if there is
-    one."""
-
-    code: int = _c.UnaryOp_kSoftPlus
-
-    def __init__(self, beta: float = 1.0, threshold: float | None = None) -> None:
-        super().__init__()
-        self.beta: float = number("SoftPlus", "beta", beta)
-        if not 0 < self.beta < float("inf"):
-            raise ValueError(f"[SoftPlus] beta must be positive and finite, got {self.beta}")
-        self.threshold: float | None = (
-            None if threshold is None else number("SoftPlus", "threshold", threshold)
-        )
-
-    def forward(self, x: Raw) -> Raw:
-        scaled = x if self.beta == 1 else _c.Unary(_c.UnaryOp_kMulScalar, x, self.beta)
-        y = _c.Unary(self.code, scaled)
-        if self.beta != 1:
-            y = _c.Unary(_c.UnaryOp_kMulScalar, y, 1 / self.beta)
-        self.save(scaled)
-        return self._linear_above(scaled, x, y)
-
-    def backward(self, dy: Raw) -> Raw:
-        (scaled,) = self.load()
-        return self._linear_above(scaled, dy, _c.UnaryBackward(self.code, dy, scaled, None))
-
-    def _linear_above(self, scaled: Raw, x: Raw, y: Raw) -> Raw:
-        if self.threshold is None:
-            return y
-        limit = _c.Full((), self.threshold, x.device(), x.data_type())
-        return _c.Where(_c.Binary(_c.BinaryOp_kGreater, scaled, limit), x, y)
-
-
 class Scalar(Elementwise):
     """A function of x and a Python number, such as x + 2. `code` is the function."""
 
@@ -514,13 +382,14 @@ class Not(Constant):
         return _c.Unary(_c.UnaryOp_kLogicalNot, x if compat_mode.enabled else x.AsType(_c.kBool))
 
 
-def _function(operator: type[Elementwise], any_type: bool = False) -> OfTensor:
+def function_of(operator: type[Elementwise], any_type: bool = False) -> OfTensor:
     """The function that applies an operator, with its docstring and a note on shapes and types."""
 
     def function(x: Tensor) -> Tensor:
         return operator()(x)[0]
 
     function.__name__ = function.__qualname__ = operator.__name__.lower()
+    function.__module__ = operator.__module__
     text, _, example = (operator.__doc__ or "").partition(">>> ")
     note = _ANY_TYPE if any_type else _FLOATS
     indent = text[text.rfind("\n") + 1 :]  # none from Python 3.13 on
@@ -534,62 +403,34 @@ _FLOATS = (
 )
 
 
-acos: OfTensor = _function(Acos)
-acosh: OfTensor = _function(Acosh)
-asin: OfTensor = _function(Asin)
-asinh: OfTensor = _function(Asinh)
-atan: OfTensor = _function(Atan)
-atanh: OfTensor = _function(Atanh)
-ceil: OfTensor = _function(Ceil, any_type=True)
-cos: OfTensor = _function(Cos)
-cosh: OfTensor = _function(Cosh)
-erf: OfTensor = _function(Erf)
-floor: OfTensor = _function(Floor, any_type=True)
-hardswish: OfTensor = _function(HardSwish)
-log: OfTensor = _function(Log)
-mish: OfTensor = _function(Mish)
-negative: OfTensor = _function(Negative, any_type=True)
-reciprocal: OfTensor = _function(Reciprocal)
-relu: OfTensor = _function(ReLU, any_type=True)
-relu6: OfTensor = _function(ReLU6, any_type=True)
-round: OfTensor = _function(Round, any_type=True)
-rounde: OfTensor = _function(Rounde, any_type=True)
-sigmoid: OfTensor = _function(Sigmoid)
-silu: OfTensor = _function(Silu)
-sin: OfTensor = _function(Sin)
-sinh: OfTensor = _function(Sinh)
-softsign: OfTensor = _function(SoftSign)
-sqrt: OfTensor = _function(Sqrt)
-square: OfTensor = _function(Square, any_type=True)
-tan: OfTensor = _function(Tan)
-tanh: OfTensor = _function(Tanh)
-
-
-def gelu(x: Tensor, approximate: str = "none") -> Tensor:
-    """x·Φ(x), with Φ the normal distribution, or with `approximate` of "tanh" its approximation.
-    Hendrycks & Gimpel 2016. Raises ValueError for another `approximate`.
-
-    >>> x = tensor.Tensor(data=[-1.0, 0.0, 2.0])
-    >>> autograd.gelu(x)
-    Tensor([-0.1587,  0.    ,  1.9545], dtype=float32)
-    >>> autograd.gelu(x, "tanh")
-    Tensor([-0.1588,  0.    ,  1.9546], dtype=float32)
-    """
-    if approximate not in ("none", "tanh"):
-        raise ValueError(f"[Gelu] approximate must be 'none' or 'tanh', got {approximate!r}")
-    return (Gelu() if approximate == "none" else GeluTanh())(x)[0]
-
-
-def softplus(x: Tensor, beta: float = 1.0, threshold: float | None = None) -> Tensor:
-    """log(1 + e^(beta·x)) / beta, or x where beta·x is above `threshold`, if there is one.
-
-    PyTorch's threshold is 20; SINGA needs none, because nothing overflows. Raises ValueError for a
-    beta that is not positive and finite.
-
-    >>> autograd.softplus(tensor.Tensor(data=[-1.0, 0.0, 30.0]))
-    Tensor([ 0.3133,  0.6931, 30.    ], dtype=float32)
-    """
-    return SoftPlus(beta, threshold)(x)[0]
+acos: OfTensor = function_of(Acos)
+acosh: OfTensor = function_of(Acosh)
+asin: OfTensor = function_of(Asin)
+asinh: OfTensor = function_of(Asinh)
+atan: OfTensor = function_of(Atan)
+atanh: OfTensor = function_of(Atanh)
+ceil: OfTensor = function_of(Ceil, any_type=True)
+cos: OfTensor = function_of(Cos)
+cosh: OfTensor = function_of(Cosh)
+erf: OfTensor = function_of(Erf)
+floor: OfTensor = function_of(Floor, any_type=True)
+hardswish: OfTensor = function_of(HardSwish)
+log: OfTensor = function_of(Log)
+mish: OfTensor = function_of(Mish)
+negative: OfTensor = function_of(Negative, any_type=True)
+reciprocal: OfTensor = function_of(Reciprocal)
+relu: OfTensor = function_of(ReLU, any_type=True)
+round: OfTensor = function_of(Round, any_type=True)
+rounde: OfTensor = function_of(Rounde, any_type=True)
+sigmoid: OfTensor = function_of(Sigmoid)
+silu: OfTensor = function_of(Silu)
+sin: OfTensor = function_of(Sin)
+sinh: OfTensor = function_of(Sinh)
+softsign: OfTensor = function_of(SoftSign)
+sqrt: OfTensor = function_of(Sqrt)
+square: OfTensor = function_of(Square, any_type=True)
+tan: OfTensor = function_of(Tan)
+tanh: OfTensor = function_of(Tanh)
 
 
 # As in SINGA, the argument of these three is called `a`.
@@ -622,60 +463,6 @@ def sign(a: Tensor) -> Tensor:
     Tensor([-1.,  0.,  1.], dtype=float32)
     """
     return Sign()(a)[0]
-
-
-def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """Limits x to [min_val, max_val], with gradient 0 at both, as torch's hardtanh. Raises
-    ValueError if min_val is above max_val.
-
-    >>> autograd.hardtanh(tensor.Tensor(data=[-2.0, 0.5, 3.0]))
-    Tensor([-1. ,  0.5,  1. ], dtype=float32)
-    """
-    return HardTanh(min_val, max_val)(x)[0]
-
-
-def elu(x: Tensor, alpha: float = 1) -> Tensor:
-    """ELU: x where x >= 0, else alpha·(e^x - 1). Clevert et al. 2016.
-
-    Raises TypeError unless x has a float type.
-
-    >>> autograd.elu(tensor.Tensor(data=[-1.0, 0.0, 2.0]))
-    Tensor([-0.6321,  0.    ,  2.    ], dtype=float32)
-    """
-    return Elu(alpha)(x)[0]
-
-
-def selu(x: Tensor, alpha: float = 1.67326, gamma: float = 1.0507) -> Tensor:
-    """SELU: gamma·x where x >= 0, else gamma·alpha·(e^x - 1). Klambauer et al. 2017.
-
-    Raises TypeError unless x has a float type.
-
-    >>> autograd.selu(tensor.Tensor(data=[-1.0, 0.0, 2.0]))
-    Tensor([-1.1113,  0.    ,  2.1014], dtype=float32)
-    """
-    return SeLU(alpha, gamma)(x)[0]
-
-
-def leakyrelu(x: Tensor, a: float = 0.01) -> Tensor:
-    """Leaky ReLU: x where x >= 0, else a·x.
-
-    Raises TypeError unless x has a float type.
-
-    >>> autograd.leakyrelu(tensor.Tensor(data=[-2.0, 3.0]), 0.1)
-    Tensor([-0.2,  3. ], dtype=float32)
-    """
-    return LeakyRelu(a)(x)[0]
-
-
-def hardsigmoid(x: Tensor, alpha: float = 0.2, gamma: float = 0.5) -> Tensor:
-    """Hard sigmoid: alpha·x + gamma, clipped to [0, 1].
-
-    Raises TypeError unless x has a float type.
-
-    >>> autograd.hardsigmoid(tensor.Tensor(data=[-4.0, 0.0, 1.0]))
-    Tensor([0. , 0.5, 0.7], dtype=float32)
-    """
-    return HardSigmoid(alpha, gamma)(x)[0]
 
 
 def _not(x: Tensor) -> Tensor:

@@ -19,10 +19,11 @@ import numpy as np
 from ..dtypes import bool_, float32, float64, int64, is_float
 from ..raw.check import InvalidInputError, fraction, integer, number
 from ..tape.tensor import Tensor, wrap
+from .activation import softplus
 from .arithmetic import clip, equal, less, not_equal
 from .base import indices_of, tensor_of
 from .conversion import Cast, cast, converted
-from .elementwise import abs, exp, log, negative, sigmoid, softplus, square
+from .elementwise import abs, exp, log, negative, sigmoid, square
 from .indexing import gather, gather_elements, onehot, where
 from .loss import MeanSquareError, SoftMaxCrossEntropy
 from .movement import reshape, squeeze, unsqueeze

@@ -1,4 +1,4 @@
-"""Python's signs on tensors, such as `+` and `<`, which accept numbers and arrays.
+"""Python's signs on tensors and raw tensors, such as `+` and `<`, which accept numbers and arrays.
 
 They are recorded as `apply` does. Comparisons return bool; with SINGA's behaviour
 (`singa.compat`), 1 or 0 in the type of the operands. Signs in place, such as `t += other`, write to
@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import singa_wrap as _c
 from ..dtypes import bool_, is_float
+from ..tape.grad_mode import no_grad
 from ..tape.operator import apply
 from ..tape.tensor import Tensor, as_raw, is_computed, wrap
 from .arithmetic import (
@@ -200,3 +201,33 @@ SIGNS: dict[str, _Sign] = {
     "__rmatmul__": _reflected_product,
     "__invert__": _inverse,
 }
+
+
+# The same signs of raw tensors, for operators of a user's own: `x * self.a + 1` in `forward`. They
+# return raw tensors. `==` and `!=` compare identities, as of any object.
+
+_OF_RAW = (
+    *(f"__{reflected}{name}__" for name in _ARITHMETIC for reflected in ("", "r")),
+    *("__matmul__", "__rmatmul__"),
+    *("__neg__", "__abs__", "__lt__", "__le__", "__gt__", "__ge__"),
+)
+
+
+def _of_raw(name: str) -> Callable[..., Any]:
+    of_tensors = SIGNS[name]
+
+    def sign(self: _c.Tensor, *others: Any) -> Any:
+        if any([isinstance(other, Tensor) for other in others]):
+            return NotImplemented  # Tensor's own sign takes both
+        with no_grad():
+            operands = [wrap(x, False) if isinstance(x, _c.Tensor) else x for x in others]
+            result = of_tensors(wrap(self, False), *operands)
+        return result.data if isinstance(result, Tensor) else result
+
+    sign.__name__ = name
+    return sign
+
+
+_c.Tensor.__array_ufunc__ = None  # an array leaves its signs to the tensor beside it
+for _name in _OF_RAW:
+    setattr(_c.Tensor, _name, _of_raw(_name))

@@ -1,0 +1,264 @@
+"""Activations and other elementwise functions with constants, and gated linear units."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import singa_wrap as _c
+from ..dtypes import int64
+from ..raw.arrays import full
+from ..raw.check import integer, number
+from ..tape.tensor import Tensor
+from .base import BuiltinOperator
+from .elementwise import Elementwise, Gelu, GeluTanh, function_of
+
+if TYPE_CHECKING:
+    from ..tape.operator import Raw
+    from .elementwise import OfTensor
+
+
+class Clip(Elementwise):
+    """Limits x to [min, max]; None means no limit."""
+
+    code: int = _c.UnaryOp_kClip
+
+    def __init__(self, min: float | None = None, max: float | None = None) -> None:
+        super().__init__()
+        self.a: float = float("-inf") if min is None else number("Clip", "min", min)
+        self.b: float = float("inf") if max is None else number("Clip", "max", max)
+        rounded = [
+            limit for limit in (min, max) if isinstance(limit, int) and float(limit) != limit
+        ]
+        self._limits = (min, max) if rounded else None
+
+    def forward(self, x: Raw) -> Raw:
+        if self._limits and x.data_type() == int64:
+            for code, limit in zip((_c.BinaryOp_kMax, _c.BinaryOp_kMin), self._limits, strict=True):
+                if limit is not None:
+                    x = _c.Binary(code, x, full((), limit, x.device(), int64))
+            return x
+        return super().forward(x)
+
+
+class ReLU6(Elementwise):
+    """Limits x to [0, 6]. Unlike that of Clip, the gradient at 0 and 6 is 0. Howard et al. 2017.
+
+    >>> autograd.relu6(tensor.Tensor(data=[-1.0, 2.0, 8.0]))
+    Tensor([0., 2., 6.], dtype=float32)
+    """
+
+    code = _c.UnaryOp_kHardTanh
+    b = 6.0
+
+
+class HardTanh(Elementwise):
+    """Limits x to [a, b]. Unlike that of Clip, the gradient at both is 0, as in PyTorch."""
+
+    code = _c.UnaryOp_kHardTanh
+
+    def __init__(self, a: float = -1.0, b: float = 1.0) -> None:
+        super().__init__()
+        self.a: float = number("HardTanh", "min_val", a)
+        self.b: float = number("HardTanh", "max_val", b)
+        if self.a > self.b:
+            raise ValueError(f"[HardTanh] min_val {a} is above max_val {b}")
+
+
+class Elu(Elementwise):
+    """ELU: x where x >= 0, else alpha·(e^x - 1). Clevert et al. 2016."""
+
+    code: int = _c.UnaryOp_kElu
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        super().__init__()
+        self.a: float = number(type(self).__name__, "alpha", alpha)
+
+
+class SeLU(Elementwise):
+    """SELU: gamma·x where x >= 0, else gamma·alpha·(e^x - 1). Klambauer et al. 2017."""
+
+    code: int = _c.UnaryOp_kSelu
+
+    def __init__(self, alpha: float = 1.67326, gamma: float = 1.0507) -> None:
+        super().__init__()
+        op = type(self).__name__
+        self.a: float = number(op, "alpha", alpha)
+        self.b: float = number(op, "gamma", gamma)
+
+
+class LeakyRelu(Elementwise):
+    """Leaky ReLU: x where x >= 0, else a·x."""
+
+    code: int = _c.UnaryOp_kLeakyRelu
+
+    def __init__(self, a: float = 0.01) -> None:
+        super().__init__()
+        self.a: float = number("LeakyRelu", "a", a)
+        self.keep = "y" if a >= 0 else "x"  # y has the sign of x unless a is negative
+
+
+class HardSigmoid(Elementwise):
+    """Hard sigmoid: alpha·x + gamma, clipped to [0, 1]."""
+
+    code: int = _c.UnaryOp_kHardSigmoid
+
+    def __init__(self, alpha: float = 0.2, gamma: float = 0.5) -> None:
+        super().__init__()
+        op = type(self).__name__
+        self.a: float = number(op, "alpha", alpha)
+        self.b: float = number(op, "gamma", gamma)
+
+
+class SoftPlus(Elementwise):
+    """Softplus: log(1 + e^(beta·x)) / beta, or x where beta·x is above `threshold`, if there is
+    one."""
+
+    code: int = _c.UnaryOp_kSoftPlus
+
+    def __init__(self, beta: float = 1.0, threshold: float | None = None) -> None:
+        super().__init__()
+        self.beta: float = number("SoftPlus", "beta", beta)
+        if not 0 < self.beta < float("inf"):
+            raise ValueError(f"[SoftPlus] beta must be positive and finite, got {self.beta}")
+        self.threshold: float | None = (
+            None if threshold is None else number("SoftPlus", "threshold", threshold)
+        )
+
+    def forward(self, x: Raw) -> Raw:
+        scaled = x if self.beta == 1 else _c.Unary(_c.UnaryOp_kMulScalar, x, self.beta)
+        y = _c.Unary(self.code, scaled)
+        if self.beta != 1:
+            y = _c.Unary(_c.UnaryOp_kMulScalar, y, 1 / self.beta)
+        self.save(scaled)
+        return self._linear_above(scaled, x, y)
+
+    def backward(self, dy: Raw) -> Raw:
+        (scaled,) = self.load()
+        return self._linear_above(scaled, dy, _c.UnaryBackward(self.code, dy, scaled, None))
+
+    def _linear_above(self, scaled: Raw, x: Raw, y: Raw) -> Raw:
+        if self.threshold is None:
+            return y
+        limit = _c.Full((), self.threshold, x.device(), x.data_type())
+        return _c.Where(_c.Binary(_c.BinaryOp_kGreater, scaled, limit), x, y)
+
+
+class Glu(BuiltinOperator):
+    """a·sigmoid(b), with a and b the halves of x along an axis. Dauphin et al. 2017."""
+
+    fresh_gradients = True
+
+    def __init__(self, axis: int = -1) -> None:
+        super().__init__()
+        self.axis: int = integer("Glu", "axis", axis)
+
+    def forward(self, x: Raw) -> Raw:
+        shape = x.shape()
+        if not -len(shape) <= self.axis < len(shape) or shape[self.axis] % 2:
+            raise ValueError(f"[Glu] axis {self.axis} of x {shape} must have an even length")
+        half = shape[self.axis] // 2
+        a, b = _c.Split(x, self.axis, (half, half))
+        gate = _c.Unary(_c.UnaryOp_kSigmoid, b)
+        self.save(a, gate)
+        return _c.Binary(_c.BinaryOp_kMul, a, gate)
+
+    def backward(self, dy: Raw) -> Raw:
+        a, gate = self.load()
+        da = _c.Binary(_c.BinaryOp_kMul, dy, gate)
+        dgate = _c.Binary(_c.BinaryOp_kMul, dy, a)
+        db = _c.UnaryBackward(_c.UnaryOp_kSigmoid, dgate, None, gate)
+        return _c.Concat((da, db), self.axis)
+
+
+relu6: OfTensor = function_of(ReLU6, any_type=True)
+
+
+def gelu(x: Tensor, approximate: str = "none") -> Tensor:
+    """x·Φ(x), with Φ the normal distribution, or with `approximate` of "tanh" its approximation.
+    Hendrycks & Gimpel 2016. Raises ValueError for another `approximate`.
+
+    >>> x = tensor.Tensor(data=[-1.0, 0.0, 2.0])
+    >>> autograd.gelu(x)
+    Tensor([-0.1587,  0.    ,  1.9545], dtype=float32)
+    >>> autograd.gelu(x, "tanh")
+    Tensor([-0.1588,  0.    ,  1.9546], dtype=float32)
+    """
+    if approximate not in ("none", "tanh"):
+        raise ValueError(f"[Gelu] approximate must be 'none' or 'tanh', got {approximate!r}")
+    return (Gelu() if approximate == "none" else GeluTanh())(x)[0]
+
+
+def softplus(x: Tensor, beta: float = 1.0, threshold: float | None = None) -> Tensor:
+    """log(1 + e^(beta·x)) / beta, or x where beta·x is above `threshold`, if there is one.
+
+    PyTorch's threshold is 20; SINGA needs none, because nothing overflows. Raises ValueError for a
+    beta that is not positive and finite.
+
+    >>> autograd.softplus(tensor.Tensor(data=[-1.0, 0.0, 30.0]))
+    Tensor([ 0.3133,  0.6931, 30.    ], dtype=float32)
+    """
+    return SoftPlus(beta, threshold)(x)[0]
+
+
+def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """Limits x to [min_val, max_val], with gradient 0 at both, as torch's hardtanh. Raises
+    ValueError if min_val is above max_val.
+
+    >>> autograd.hardtanh(tensor.Tensor(data=[-2.0, 0.5, 3.0]))
+    Tensor([-1. ,  0.5,  1. ], dtype=float32)
+    """
+    return HardTanh(min_val, max_val)(x)[0]
+
+
+def elu(x: Tensor, alpha: float = 1) -> Tensor:
+    """ELU: x where x >= 0, else alpha·(e^x - 1). Clevert et al. 2016.
+
+    Raises TypeError unless x has a float type.
+
+    >>> autograd.elu(tensor.Tensor(data=[-1.0, 0.0, 2.0]))
+    Tensor([-0.6321,  0.    ,  2.    ], dtype=float32)
+    """
+    return Elu(alpha)(x)[0]
+
+
+def selu(x: Tensor, alpha: float = 1.67326, gamma: float = 1.0507) -> Tensor:
+    """SELU: gamma·x where x >= 0, else gamma·alpha·(e^x - 1). Klambauer et al. 2017.
+
+    Raises TypeError unless x has a float type.
+
+    >>> autograd.selu(tensor.Tensor(data=[-1.0, 0.0, 2.0]))
+    Tensor([-1.1113,  0.    ,  2.1014], dtype=float32)
+    """
+    return SeLU(alpha, gamma)(x)[0]
+
+
+def leakyrelu(x: Tensor, a: float = 0.01) -> Tensor:
+    """Leaky ReLU: x where x >= 0, else a·x.
+
+    Raises TypeError unless x has a float type.
+
+    >>> autograd.leakyrelu(tensor.Tensor(data=[-2.0, 3.0]), 0.1)
+    Tensor([-0.2,  3. ], dtype=float32)
+    """
+    return LeakyRelu(a)(x)[0]
+
+
+def hardsigmoid(x: Tensor, alpha: float = 0.2, gamma: float = 0.5) -> Tensor:
+    """Hard sigmoid: alpha·x + gamma, clipped to [0, 1].
+
+    Raises TypeError unless x has a float type.
+
+    >>> autograd.hardsigmoid(tensor.Tensor(data=[-4.0, 0.0, 1.0]))
+    Tensor([0. , 0.5, 0.7], dtype=float32)
+    """
+    return HardSigmoid(alpha, gamma)(x)[0]
+
+
+def glu(x: Tensor, axis: int = -1) -> Tensor:
+    """a·sigmoid(b), with a and b the halves of x along an axis (default: the last). Dauphin et al.
+    2017. Raises ValueError if the axis has an odd length.
+
+    >>> autograd.glu(tensor.Tensor(data=[1.0, 2.0, 0.0, 100.0]))
+    Tensor([0.5, 2. ], dtype=float32)
+    """
+    return Glu(axis)(x)[0]

@@ -5,10 +5,18 @@ include(CMakePackageConfigHelpers)
 
 set_target_properties(singa PROPERTIES INSTALL_RPATH "$ORIGIN")
 
+# A wheel has no symbolic links: libsinga.so would be a second copy of libsinga.so.<version>.
+set(_namelink "")
+set(SINGA_LINK_NAME singa)
+if(SINGA_WHEEL)
+  set(_namelink NAMELINK_SKIP)
+  set(SINGA_LINK_NAME ":$<TARGET_FILE_NAME:singa>")
+endif()
 install(
   TARGETS singa
   EXPORT singa-targets
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT library
+  ${_namelink}
   FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT headers
 )
 if(TARGET singa_cuda)
@@ -30,6 +38,25 @@ install(
     "${PROJECT_BINARY_DIR}/singa-config.cmake"
     "${PROJECT_BINARY_DIR}/singa-config-version.cmake"
   DESTINATION "${_config}"
+  COMPONENT headers
+)
+
+# For programs that are built without CMake: pkg-config --cflags --libs singa. The prefix follows from
+# the place of the file.
+file(RELATIVE_PATH SINGA_PREFIX "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
+string(REGEX REPLACE "/$" "" SINGA_PREFIX "${SINGA_PREFIX}")
+configure_file(
+  "${PROJECT_SOURCE_DIR}/cmake/singa.pc.in"
+  "${PROJECT_BINARY_DIR}/generated/singa.pc.in"
+  @ONLY
+)
+file(
+  GENERATE OUTPUT "${PROJECT_BINARY_DIR}/singa.pc"
+  INPUT "${PROJECT_BINARY_DIR}/generated/singa.pc.in"
+)
+install(
+  FILES "${PROJECT_BINARY_DIR}/singa.pc"
+  DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig"
   COMPONENT headers
 )
 

@@ -34,7 +34,7 @@ REQUIRED = [
     "singa/include/singa/singa.h",
     "singa/include/singa/version.h",
     "singa/lib/cmake/singa/singa-config.cmake",
-    "singa/lib/libsinga.so",
+    "singa/lib/pkgconfig/singa.pc",
     "singa/py.typed",
     "singa/singa_wrap.py",
 ]
@@ -89,7 +89,8 @@ def main() -> int:
     processor = next((name for name in VENDORED if wheel.stem.endswith(name)), None)
     if processor is None:
         parser.error(f"{wheel.name} is for none of {', '.join(VENDORED)}")
-    required = list(REQUIRED)
+    version = ".".join(wheel.name.split("-")[1].split(".")[:2])
+    required = [*REQUIRED, f"singa/lib/libsinga.so.{version}"]
     for library in VENDORED[processor]:
         required += [f"singa/lib/{library}", f"singa/share/singa/licenses/{library}.txt"]
     with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(wheel) as archive:
@@ -97,6 +98,8 @@ def main() -> int:
         files = [item for item in archive.infolist() if not item.is_dir()]
         names = {item.filename for item in files}
         problems += [f"{name} is missing" for name in required if name not in names]
+        if "singa/lib/libsinga.so" in names:
+            problems.append("libsinga.so is a second copy: a wheel has no symbolic links")
         libraries = [
             Path(folder, name) for name in sorted(names) if re.search(r"\.so[.\d]*$", name)
         ]

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds dist/singa-*.tar.gz, and dist/singa-*.whl from it. The wheel gets the tag of the oldest Linux
 # that it runs on. Checks its files, size and system requirements, and tries it in a fresh environment
-# from Python (scripts/first_step.py) and C++ (examples/cpp with find_package).
+# from Python (scripts/first_step.py) and C++ (examples/cpp with find_package and pkg-config).
 #
 #   scripts/wheel.sh             with pip's isolated build, like a user's `pip install .`
 #   scripts/wheel.sh offline     downloads the requirements first, then builds without a network
@@ -95,4 +95,12 @@ logged "$try/configure.log" .venv/bin/cmake -G Ninja -DCMAKE_MAKE_PROGRAM="$PWD/
   -Dsinga_DIR="$package" -S examples/cpp -B "$try/cpp"
 logged "$try/build.log" .venv/bin/cmake --build "$try/cpp"
 .venv/bin/ctest --test-dir "$try/cpp" --verbose --no-tests=error | grep -E '^1: (step|plans)|tests passed'
+if command -v pkg-config >/dev/null; then
+  echo "== the same with pkg-config"
+  folder=$(readlink -f "$package/../../pkgconfig")
+  mapfile -t flags < <(PKG_CONFIG_PATH=$folder pkg-config --cflags --libs singa | xargs -n 1)
+  "${CXX:-c++}" -std=c++20 -O1 examples/cpp/main.cc "${flags[@]}" \
+    -Wl,-rpath,"$(PKG_CONFIG_PATH=$folder pkg-config --variable=libdir singa)" -o "$try/example"
+  "$try/example" | tail -n 1
+fi
 ls -l dist/singa-* 2>/dev/null || true

@@ -14,11 +14,12 @@
 #include "core/graph/captured_work.h"
 #include "core/graph/plan_revision.h"
 #include "core/graph/recorded_step.h"
+#include "core/hidden.h"
 #include "singa/core/graph.h"
 
 namespace singa {
 
-class Graph::Impl {
+class SINGA_HIDDEN Graph::Impl {
  public:
   using Slot = RecordedStep::Slot;
   using Segment = RecordedStep::Segment;

@@ -12,7 +12,7 @@ void StridedCopy(const Tensor& src, const Tensor& dst);
 
 /// True if `t` is plain and its elements lie as in `layout`, which has its shape: a permuted view
 /// of rows of features is a channels-last image.
-SINGA_API bool LiesAs(const Tensor& t, const LayoutPtr& layout);
+bool LiesAs(const Tensor& t, const LayoutPtr& layout);
 
 /// dst[i] = value, converted by Convert.
 void StridedFill(const Tensor& dst, double value);

@@ -54,6 +54,12 @@ const Shape& Checked(const Shape& shape, DType dtype) {
   return shape;
 }
 
+/// Returns `layout` after checking that there is one.
+const LayoutPtr& Given(const LayoutPtr& layout) {
+  Check(layout != nullptr, "tensor", "no layout given");
+  return layout;
+}
+
 /// A new block for a tensor. If there is no memory, the error names the tensor.
 template <class... Arguments>
 BlockPtr NewBlock(const Shape& shape, DType dtype, Arguments&&... arguments) {
@@ -157,7 +163,7 @@ Tensor::Tensor(const Shape& shape, DevicePtr device, DataType dtype)
 }
 
 Tensor::Tensor(DevicePtr device, const LayoutPtr& layout)
-    : shape_(layout->shape()), strides_(ContiguousStrides(shape_)), dtype_(layout->dtype()) {
+    : shape_(Given(layout)->shape()), strides_(ContiguousStrides(shape_)), dtype_(layout->dtype()) {
   block_ = NewBlock(shape_, dtype_, std::move(device), layout->bytes());
   block_->set_layout(layout);
 }
@@ -329,11 +335,15 @@ Tensor Tensor::Clone() const {
   return copy;
 }
 
-Tensor Tensor::Contiguous() const { return empty() || is_contiguous() ? *this : Clone(); }
+Tensor Tensor::Contiguous() const {
+  CheckNotEmpty("contiguous", *this);
+  return is_contiguous() ? *this : Clone();
+}
 
 Tensor Tensor::AsType(DataType dtype) const {
+  CheckNotEmpty("as_type", *this);
   SizeOf(dtype);  // refuses unknown types
-  if (empty() || dtype == dtype_) return *this;
+  if (dtype == dtype_) return *this;
   if (const LayoutPtr alike = layout() ? layout()->WithType(dtype) : nullptr) {
     const Tensor converted(device(), alike);
     Execute(CopyPlan(), "Copy", {this, 1}, converted);
@@ -345,8 +355,9 @@ Tensor Tensor::AsType(DataType dtype) const {
 }
 
 Tensor Tensor::ToDevice(DevicePtr device) const {
+  CheckNotEmpty("to_device", *this);
   Check(device != nullptr, "to_device", "no device given");
-  if (empty() || device == this->device()) return *this;
+  if (device == this->device()) return *this;
   if (device->kind() != DeviceKind::kCpu) {
     const Tensor host = OnHost(*this) ? *this : ToDevice(DefaultDevice());
     return Sent(host.Plain().Contiguous(), std::move(device));
@@ -451,6 +462,7 @@ void Tensor::CopyToHost(void* data, size_t bytes) const {
 }
 
 double Tensor::Item() const {
+  CheckNotEmpty("item", *this);
   Check(size() == 1, "item", "needs one element, got ", *this);
   double value = 0;
   const HostRead read(*this);
@@ -465,7 +477,10 @@ std::string Tensor::ToString() const {
   return text;
 }
 
-Tensor EmptyLike(const Tensor& t) { return Tensor(t.shape(), t.device(), t.data_type()); }
+Tensor EmptyLike(const Tensor& t) {
+  CheckNotEmpty("empty_like", t);
+  return Tensor(t.shape(), t.device(), t.data_type());
+}
 
 Tensor Full(const Shape& shape, double value, DevicePtr device, DataType dtype) {
   Tensor t(shape, std::move(device), dtype);

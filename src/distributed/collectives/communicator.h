@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/device/device_group.h"
+#include "core/hidden.h"
 #include "distributed/collectives/rank_group.h"
 #include "singa/distributed/communicator.h"
 
@@ -33,7 +34,7 @@ struct Collective {
   std::function<void(distributed::RankGroup&, bool same_layouts, const std::string& where)> run{};
 };
 
-struct Communicator::Impl {
+struct SINGA_HIDDEN Communicator::Impl {
   /// `meet` is for several nodes: how this one reaches the others.
   Impl(const std::string& job, const distributed::Nodes& nodes, double timeout,
        const std::function<distributed::Meeting()>& meet);

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/hidden.h"
 #include "distributed/collectives/bucket.h"
 #include "distributed/collectives/collectives.h"
 #include "singa/core/device.h"
@@ -61,7 +62,7 @@ class GatherWait final : public BucketPlan<GatherWait> {
 
 }  // namespace
 
-struct Gathering::Impl {
+struct SINGA_HIDDEN Gathering::Impl {
   void Exec(const char* op, const PlanPtr& plan) const {
     if (plan) tensors[0].device()->Exec(op, plan, tensors, tensors);
   }

@@ -4,6 +4,7 @@
 #include <sstream>
 #include <utility>
 
+#include "core/hidden.h"
 #include "distributed/collectives/bucket.h"
 #include "distributed/collectives/collectives.h"
 #include "distributed/collectives/device_collectives.h"
@@ -131,7 +132,7 @@ class LocalSumPlan final : public BucketPlan<LocalSumPlan> {
 
 }  // namespace
 
-struct Reduction::Impl {
+struct SINGA_HIDDEN Reduction::Impl {
   struct Part {
     const char* op;
     PlanPtr plan;  // null: there is nothing to do

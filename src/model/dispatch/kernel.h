@@ -77,7 +77,7 @@ const KernelList& KernelsOf(DeviceKind kind = DeviceKind::kCpu) {
   return KernelsOf(typeid(Spec).name(), kind);
 }
 /// The kernel of a backend; null if there is none.
-SINGA_API const Kernel* FindKernel(const KernelList& kernels, std::string_view implementation);
+const Kernel* FindKernel(const KernelList& kernels, std::string_view implementation);
 template <class Spec>
 const Kernel* FindKernel(std::string_view implementation, DeviceKind kind = DeviceKind::kCpu) {
   return FindKernel(KernelsOf<Spec>(kind), implementation);

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
 #include <numeric>
 #include <random>
+#include <string>
 
 #include "core/layout/blocked_layout.h"
 #include "singa/core/device.h"
@@ -222,6 +225,51 @@ TEST(Tensor, OfAClosedDeviceSaysSo) {
   EXPECT_THROW(t.CopyToHost(values, sizeof(values)), Unavailable);
   EXPECT_THROW(Tensor(Shape{8}, device), Unavailable);
   EXPECT_THROW(DefaultDevice()->Close(), std::invalid_argument);
+}
+
+TEST(Tensor, AnEmptyOneAnswersQuestionsAndRefusesTheRest) {
+  const Tensor empty;
+  EXPECT_TRUE(empty.empty());
+  EXPECT_EQ(empty.size(), 0);
+  EXPECT_EQ(empty.bytes(), 0);
+  EXPECT_EQ(empty.device(), nullptr);
+  EXPECT_EQ(empty.layout(), nullptr);
+  EXPECT_FALSE(empty.is_contiguous());
+  EXPECT_EQ(empty.ToString(), "empty tensor");
+  float value = 0;
+  Tensor full(Shape{1});
+  const std::map<std::string, std::function<void()>> calls = {
+      {"transpose", [&] { empty.Transpose(); }},
+      {"broadcast", [&] { empty.Broadcast({}); }},
+      {"slice", [&] { empty.SliceAxis(0, 0, 1); }},
+      {"squeeze", [&] { empty.Squeeze(); }},
+      {"unsqueeze", [&] { empty.Unsqueeze({0}); }},
+      {"reshape", [&] { empty.Reshape({}); }},
+      {"clone", [&] { empty.Clone(); }},
+      {"contiguous", [&] { empty.Contiguous(); }},
+      {"as_type", [&] { empty.AsType(kFloat32); }},
+      {"to_device", [&] { empty.ToDevice(DefaultDevice()); }},
+      {"to_layout", [&] { empty.ToLayout(nullptr); }},
+      {"to_layout ", [&] { empty.Plain(); }},
+      {"fill", [&] { Tensor().Fill(0); }},
+      {"copy", [&] { Tensor().CopyFrom(full); }},
+      {"copy ", [&] { full.CopyFrom(empty); }},
+      {"copy_from_host", [&] { Tensor().CopyFromHost(&value, 0); }},
+      {"copy_to_host", [&] { empty.CopyToHost(&value, 0); }},
+      {"item", [&] { empty.Item(); }},
+      {"empty_like", [&] { EmptyLike(empty); }},
+  };
+  for (const auto& [name, call] : calls) {
+    const std::string op = name.substr(0, name.find(' '));
+    try {
+      call();
+      ADD_FAILURE() << name << " took an empty tensor";
+    } catch (const std::invalid_argument& error) {
+      EXPECT_EQ(error.what(), "[" + op + "] the tensor is empty");
+    }
+  }
+  EXPECT_THROW(Tensor(DefaultDevice(), nullptr), std::invalid_argument);
+  EXPECT_THROW(full.On(nullptr), std::invalid_argument);
 }
 
 TEST(Half, RoundsToNearestEvenOverAllValues) {

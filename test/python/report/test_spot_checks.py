@@ -152,6 +152,28 @@ def test_a_kernel_that_is_wrong_in_a_corner_is_replaced(family: str, wrong: int)
         assert Path(file).stat().st_size > 0
 
 
+LONG = "wrap.ConvHandle(make(2, 3, 64, 64), [3, 3], [1, 1], [1, 1], 3, 20)"
+
+
+@pytest.mark.parametrize("wrong", [ALWAYS, LAST_CORNER], ids=["first corner", "last corner"])
+def test_single_elements_of_long_sums_come_to_all_corners(wrong: int) -> None:
+    """8,192 terms: a check takes one element, and runs 1, 2, 4 and 16 are checked."""
+    report, _ = result_of(
+        f"""
+def gradient():
+    dW = wrap.ConvBackwardW(make(2, 20, 64, 64), make(2, 3, 64, 64, seed=1), {LONG})
+    return tensor.from_raw_tensor(dW).numpy()
+right = gradient()
+add_wrong_kernels("ConvSpec", {wrong})
+results = [gradient() for _ in range(16)]
+print(json.dumps([len(wrap.GetRefusedPlans()), float(np.abs(results[-1] - right).max())]))
+"""
+    )
+    refused, error = report
+    assert refused == 1
+    assert error < 1e-2
+
+
 def test_the_file_of_a_refused_plan_runs_again() -> None:
     _, (line,) = result_of(
         ONE_CALL.format(call=CALLS["softmax"][1], spec="SoftmaxSpec", wrong=LAST_CORNER)

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <utility>
 
+#include "core/device/parallel.h"
 #include "core/layout/blocked_layout.h"
 #include "core/tensor/dtype_switch.h"
 #include "model/dispatch/difference.h"
@@ -14,9 +15,10 @@
 namespace singa::spot {
 namespace {
 
-constexpr int64_t kFewest = 4;  ///< elements of an output
-constexpr int64_t kMost = 64;
-constexpr int64_t kChunk = 256;  ///< elements that are converted at once
+constexpr int64_t kMain = 4;  ///< elements of an output that are checked where sums are short
+constexpr int64_t kMost = 32;
+constexpr int64_t kShort = 4096;  ///< products of these elements
+constexpr int64_t kChunk = 256;   ///< elements that are converted at once
 
 template <class T>
 void LoadSteps(const T* data, const Steps& steps, int64_t count, double* values) {
@@ -56,6 +58,47 @@ std::vector<int64_t> TableOf(const BlockedLayout& layout, int64_t length, int64_
         position += PositionAlong(there, j, flat / plain.strides[j] % there.dims[j]);
   }
   return table;
+}
+
+/// The distance between elements along an axis of the tensor that is one of the layout's, and is
+/// not split into blocks. Nothing for other axes.
+std::optional<int64_t> StrideOf(const BlockedLayout& layout, int64_t length, int64_t row_major) {
+  const Placement &there = layout.placement(), &plain = layout.plain();
+  for (int j = 0; j < there.dims.rank(); ++j) {
+    if (there.dims[j] != length || plain.strides[j] != row_major) continue;
+    const bool is_split =
+        std::any_of(there.blocks.begin(), there.blocks.end(),
+                    [&](const Placement::Block& block) { return block.axis == j; });
+    if (!is_split) return there.strides[j];
+  }
+  return std::nullopt;
+}
+
+struct Products {
+  double sum = 0, magnitude = 0;
+};
+
+/// In lanes, so that the loop vectorises.
+template <class T>
+SINGA_MULTI_ISA Products ProductsOf(const T* a, int64_t a_stride, const T* b, int64_t b_stride,
+                                    int64_t count) {
+  constexpr int64_t kLanes = 8;
+  double sums[kLanes] = {}, magnitudes[kLanes] = {};
+  const auto add = [&](int64_t i, int64_t lane) {
+    const double product = Convert<double>(a[i * a_stride]) * Convert<double>(b[i * b_stride]);
+    sums[lane] += product;
+    magnitudes[lane] += std::abs(product);
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes)
+    for (int64_t lane = 0; lane < kLanes; ++lane) add(i + lane, lane);
+  for (; i < count; ++i) add(i, 0);
+  Products all;
+  for (int64_t lane = 0; lane < kLanes; ++lane) {
+    all.sum += sums[lane];
+    all.magnitude += magnitudes[lane];
+  }
+  return all;
 }
 
 int64_t RowMajorPosition(const Shape& index, const Shape& shape) {
@@ -103,27 +146,35 @@ Operand::Operand(const Tensor& t) : tensor_(t) {
   int64_t row_major = 1;
   for (int i = t.rank() - 1; i >= 0; --i) {
     Axis& axis = axes_[static_cast<size_t>(i)];
-    if (blocked)
-      axis.table = TableOf(*blocked, t.shape(i), row_major);
-    else
+    if (!blocked)
       axis.stride = tensor_.strides()[i];
+    else if (const auto stride = StrideOf(*blocked, t.shape(i), row_major))
+      axis.stride = *stride;
+    else
+      axis.table = TableOf(*blocked, t.shape(i), row_major);
     row_major *= t.shape(i);
   }
 }
 
 Sampler::Sampler(std::span<const Tensor> inputs, std::span<const Tensor> outputs, int64_t products,
-                 uint64_t seed, bool spreads_error)
-    : outputs_(outputs), products_(products), seed_(seed), spreads_error_(spreads_error) {
+                 uint32_t turn, uint64_t seed, bool spreads_error)
+    : outputs_(outputs),
+      products_(products),
+      turn_(turn),
+      seed_(seed),
+      spreads_error_(spreads_error) {
   for (const Tensor& t : inputs) inputs_.push_back(t.empty() ? Operand() : Operand(t));
 }
 
 std::vector<Place> Sampler::Places(const Shape& shape, int64_t terms) {
+  const int64_t least = std::clamp<int64_t>(kShort / std::max<int64_t>(1, terms), 1, kMain);
   const int64_t affordable = products_ / std::max<int64_t>(1, terms);
   const auto count =
-      static_cast<size_t>(std::min(shape.Count(), std::clamp<int64_t>(affordable, kFewest, kMost)));
+      static_cast<size_t>(std::min(shape.Count(), std::clamp<int64_t>(affordable, least, kMost)));
+  const size_t listed = std::max<size_t>(count, kMain);
   std::vector<Place> places;
   const auto add = [&](Shape index) {
-    if (places.size() < count) places.push_back({std::move(index)});
+    if (places.size() < listed) places.push_back({std::move(index)});
   };
   uint64_t state = seed_;
   const auto random = [&] {
@@ -164,7 +215,12 @@ std::vector<Place> Sampler::Places(const Shape& shape, int64_t terms) {
       add(index);
     }
   }
-  while (places.size() < count) add(random());
+  while (places.size() < listed) add(random());
+  // Four checks of one element each come to all of the first four.
+  if (count < listed)
+    std::rotate(places.begin(), places.begin() + static_cast<int>(turn_ * count % kMain),
+                places.end());
+  places.resize(count);
   return places;
 }
 
@@ -176,28 +232,47 @@ void Sampler::Load(const Steps& steps, int64_t count, double* values) const {
 }
 
 void Sampler::AddProducts(const Steps& a, const Steps& b, int64_t count, Place* place) const {
-  std::array<double, kChunk> left, right;
+  const auto add = [&](const Products& products) {
+    place->value += products.sum;
+    place->magnitude += products.magnitude;
+  };
+  const Tensor &left = inputs_[a.input].tensor(), &right = inputs_[b.input].tensor();
+  if (!a.table && !b.table && left.data_type() == right.data_type() && IsFloat(left.data_type())) {
+    SwitchFloat(left.data_type(), "spot check", [&]<class T>() {
+      add(ProductsOf(static_cast<const T*>(left.raw_data()) + a.base, a.stride,
+                     static_cast<const T*>(right.raw_data()) + b.base, b.stride, count));
+    });
+    return;
+  }
+  std::array<double, kChunk> of_a, of_b;
   for (int64_t begin = 0; begin < count; begin += kChunk) {
     const int64_t n = std::min(kChunk, count - begin);
-    Load(a.From(begin), n, left.data());
-    Load(b.From(begin), n, right.data());
-    double sum = 0, magnitude = 0;
-    for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
-      const double product = left[i] * right[i];
-      sum += product;
-      magnitude += std::abs(product);
-    }
-    place->value += sum;
-    place->magnitude += magnitude;
+    Load(a.From(begin), n, of_a.data());
+    Load(b.From(begin), n, of_b.data());
+    add(ProductsOf(of_a.data(), 1, of_b.data(), 1, n));
   }
 }
 
 void Sampler::AddTerms(const Steps& steps, int64_t count, double factor, Place* place) const {
+  const auto add = [&](Products terms) {
+    place->value += factor * terms.sum;
+    place->magnitude += std::abs(factor) * terms.magnitude;
+  };
+  const Tensor& t = inputs_[steps.input].tensor();
+  if (!steps.table && IsFloat(t.data_type())) {
+    SwitchFloat(t.data_type(), "spot check", [&]<class T>() {
+      const T one = Convert<T>(1.0);
+      add(ProductsOf(static_cast<const T*>(t.raw_data()) + steps.base, steps.stride, &one, 0,
+                     count));
+    });
+    return;
+  }
+  const double one = 1;
   std::array<double, kChunk> values;
   for (int64_t begin = 0; begin < count; begin += kChunk) {
     const int64_t n = std::min(kChunk, count - begin);
     Load(steps.From(begin), n, values.data());
-    for (size_t i = 0; i < static_cast<size_t>(n); ++i) place->Add(factor * values[i]);
+    add(ProductsOf(values.data(), 1, &one, 0, n));
   }
 }
 

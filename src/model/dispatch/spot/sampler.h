@@ -104,10 +104,11 @@ struct Finding {
 
 class Sampler {
  public:
-  /// `products` is how many products may be computed; but at least 4 elements of each output are.
-  /// `seed` chooses the places.
+  /// `products` is how many products may be computed. At least 4 elements of each output are, or
+  /// where their sums are long, one; `turn`, the number of the check, chooses which. `seed` chooses
+  /// the other places.
   Sampler(std::span<const Tensor> inputs, std::span<const Tensor> outputs, int64_t products,
-          uint64_t seed, bool spreads_error);
+          uint32_t turn, uint64_t seed, bool spreads_error);
 
   const Operand& input(size_t i) const { return inputs_[i]; }
 
@@ -117,10 +118,12 @@ class Sampler {
     bool flat = false;
     bool exact = false;   ///< no difference is allowed; zeros count
     double rounding = 0;  ///< of integers: the difference that rounding may make
+    /// `add` takes one pass over memory for all places, and uses threads itself.
+    bool together = false;
   };
   /// Samples an output of this shape, whose elements are sums of `terms` terms. `add(places)`
   /// computes what belongs to places of `shape`; it is called on all threads where there is much to
-  /// add. Where places read the same memory, it takes one pass over that for all of them.
+  /// add.
   template <class Add>
   void Check(size_t output, const char* name, const Shape& shape, int64_t terms, const How& how,
              const Add& add);
@@ -161,6 +164,7 @@ class Sampler {
   std::vector<Operand> inputs_;
   std::span<const Tensor> outputs_;
   int64_t products_;
+  uint32_t turn_;
   uint64_t seed_;
   bool spreads_error_;
   std::optional<bool> unbounded_;
@@ -173,8 +177,9 @@ void Sampler::Check(size_t output, const char* name, const Shape& shape, int64_t
                     const How& how, const Add& add) {
   if (output >= outputs_.size() || outputs_[output].empty()) return;
   std::vector<Place> places = Places(shape, terms);
-  ParallelFor(static_cast<int64_t>(places.size()),
-              std::max<int64_t>(1, kGrain / std::max<int64_t>(1, terms)),
+  const auto size = static_cast<int64_t>(places.size());
+  ParallelFor(size,
+              how.together ? size : std::max<int64_t>(1, kGrain / std::max<int64_t>(1, terms)),
               [&](int64_t begin, int64_t end) {
                 add(std::span<Place>(places).subspan(static_cast<size_t>(begin),
                                                      static_cast<size_t>(end - begin)));

@@ -29,9 +29,14 @@ bool IsTurn(uint32_t run) {
   return run == 2 || (std::has_single_bit(run) && std::countr_zero(run) % 2 == 0);
 }
 
+/// How many runs before this one were checked.
+uint32_t TurnOf(uint32_t run) {
+  return run < 4 ? run / 2 : static_cast<uint32_t>(std::bit_width(run) + 1) / 2;
+}
+
 /// Products that a check may compute: a small part of what the call computes.
 int64_t Budget(const OpRef& spec, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
-  constexpr int64_t kMost = int64_t{1} << 20, kShare = 20000, kShareOfElements = 500;
+  constexpr int64_t kMost = int64_t{1} << 20, kShare = 100000, kShareOfElements = 500;
   const auto multiply_adds = spec.op_type().multiply_adds;
   int64_t work = multiply_adds ? multiply_adds(spec.spec) / kShare : 0;
   if (work == 0)
@@ -49,8 +54,10 @@ uint64_t OutputsHash(std::span<const Tensor> outputs) {
 }
 
 Finding Sample(const OpRef& spec, const Plan& plan, std::span<const Tensor> inputs,
-               std::span<const Tensor> outputs, uint64_t seed) {
-  Sampler sampler(inputs, outputs, Budget(spec, inputs, outputs), seed, plan.spreads_error());
+               std::span<const Tensor> outputs, uint32_t run) {
+  const uint64_t seed = run * 0x9e3779b97f4a7c15 ^ OutputsHash(outputs);
+  Sampler sampler(inputs, outputs, Budget(spec, inputs, outputs), TurnOf(run), seed,
+                  plan.spreads_error());
   spec.op_type().sample(spec.spec, sampler);
   return sampler.finding();
 }
@@ -110,9 +117,8 @@ void RunChecked(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
 
   const opcheck::Pause pause;
   Plan::Watch& watch = plan->watch();
-  const uint64_t seed =
-      watch.runs.load(std::memory_order_relaxed) * 0x9e3779b97f4a7c15 ^ OutputsHash(outputs);
-  const Finding found = Sample(spec, *plan, before, outputs, seed);
+  const uint32_t run = watch.runs.load(std::memory_order_relaxed);
+  const Finding found = Sample(spec, *plan, before, outputs, run);
   const bool wrong = found.ratio > 1, refused = watch.refused.load(std::memory_order_relaxed);
   if (!wrong && !refused) {
     if (found.counted > 0 && watch.counted.fetch_add(1, std::memory_order_relaxed) + 1 >= kEnough)
@@ -133,7 +139,7 @@ void RunChecked(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
   }
   const bool is_reference = std::strcmp(plan->implementation(), kReference) == 0;
   if (is_reference || !Replace(spec, device, call, outputs) ||
-      Sample(spec, *plan, before, outputs, seed).ratio > 1)
+      Sample(spec, *plan, before, outputs, run).ratio > 1)
     throw std::runtime_error(
         detail::Message(spec.op(), what, ", and no other implementation computes this call"));
 }

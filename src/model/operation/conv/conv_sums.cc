@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
+#include "core/device/parallel.h"
 #include "model/operation/conv/spec.h"
 
 namespace singa {
@@ -10,6 +12,30 @@ namespace singa {
 using spot::Operand;
 using spot::Place;
 using spot::Sampler;
+
+namespace {
+
+/// Calls add(image, place) for all images and places, and adds up what threads find.
+template <class Add>
+void OverImages(int64_t images, int64_t terms_of_image, std::span<Place> places, const Add& add) {
+  using Sums = std::vector<Place>;
+  const int64_t terms = terms_of_image * static_cast<int64_t>(places.size());
+  const Sums sums = ParallelReduce(
+      images, std::max<int64_t>(1, kParallelGrain / std::max<int64_t>(1, terms)), Sums(),
+      [&](int64_t begin, int64_t end) {
+        Sums part(places.begin(), places.end());
+        for (int64_t n = begin; n < end; ++n)
+          for (Place& place : part) add(n, &place);
+        return part;
+      },
+      [](Sums a, const Sums& b) {
+        for (size_t i = 0; i < a.size(); ++i) a[i].Add(b[i]);
+        return a;
+      });
+  std::copy(sums.begin(), sums.end(), places.begin());
+}
+
+}  // namespace
 
 int64_t ConvSums::At(const Operand& operand, const Position& position) const {
   int64_t at = 0;
@@ -106,45 +132,47 @@ void ConvSums::AddBackwardW(size_t dy, size_t x, std::span<Place> places) const 
   const Operand &gradient = sampler_.input(dy), &image = sampler_.input(x);
   const int64_t channels = g_.in_channels / g_.group, filters = g_.out_channels / g_.group;
   const int last = 1 + g_.spatial;  // the axis of columns
-  const Recorder::Axis &planes = g_.axes[0], &rows = g_.axes[1], &columns = g_.axes[2];
-  for (int64_t n = 0; n < g_.batchsize; ++n) {
-    for (int64_t d = 0; d < planes.windows; ++d) {
-      for (int64_t h = 0; h < rows.windows; ++h) {
-        for (Place& place : places) {
-          const Position tap = PositionOf(place.index);
-          const int64_t plane = d * planes.stride - planes.before + tap[0] * planes.dilation;
-          const int64_t row = h * rows.stride - rows.before + tap[1] * rows.dilation;
-          if (plane < 0 || plane >= planes.size || row < 0 || row >= rows.size) continue;
-          const Range windows = WindowsOf(columns, tap[2]);
-          if (windows.last <= windows.first) continue;
-          const int64_t column =
-              windows.first * columns.stride - columns.before + tap[2] * columns.dilation;
-          const int64_t filter = place.index[0];
-          const int64_t channel = filter / filters * channels + place.index[1];
-          const int64_t from = gradient.At(0, n) + gradient.At(1, filter) + At(gradient, {d, h, 0});
-          const int64_t in = image.At(0, n) + image.At(1, channel) + At(image, {plane, row, 0});
-          sampler_.AddProducts(gradient.Along(dy, last, from, windows.first),
-                               image.Along(x, last, in, column, columns.stride),
-                               windows.last - windows.first, &place);
-        }
+  // Adds what images contribute to one place.
+  const auto add = [&](int64_t n, Place* place) {
+    const Position tap = PositionOf(place->index);
+    std::array<Range, Recorder::kMostAxes> windows;
+    Position first;  // the element of window 0
+    for (size_t i = 0; i < windows.size(); ++i) {
+      windows[i] = WindowsOf(g_.axes[i], tap[i]);
+      first[i] = tap[i] * g_.axes[i].dilation - g_.axes[i].before;
+    }
+    const auto [begin, end] = windows[2];
+    if (end <= begin) return;
+    const Recorder::Axis &planes = g_.axes[0], &rows = g_.axes[1], &columns = g_.axes[2];
+    const int64_t filter = place->index[0], channel = filter / filters * channels + place->index[1];
+    const int64_t of_dy = gradient.At(0, n) + gradient.At(1, filter);
+    const int64_t of_x = image.At(0, n) + image.At(1, channel);
+    for (int64_t d = windows[0].first; d < windows[0].last; ++d) {
+      for (int64_t h = windows[1].first; h < windows[1].last; ++h) {
+        const Position at = {d * planes.stride + first[0], h * rows.stride + first[1], 0};
+        sampler_.AddProducts(gradient.Along(dy, last, of_dy + At(gradient, {d, h, 0}), begin),
+                             image.Along(x, last, of_x + At(image, at),
+                                         begin * columns.stride + first[2], columns.stride),
+                             end - begin, place);
       }
     }
-  }
+  };
+  OverImages(g_.batchsize, g_.col_width, places, add);
 }
 
-void ConvSums::AddChannel(size_t dy, Place* place) const {
+void ConvSums::AddChannel(size_t dy, std::span<Place> places) const {
   const Operand& gradient = sampler_.input(dy);
   const Shape& shape = gradient.shape();  // that of any image
   const int last = shape.rank() - 1;
   const int64_t rows = shape.Count(2, last);
-  for (int64_t n = 0; n < shape[0]; ++n) {
+  OverImages(shape[0], rows * shape[last], places, [&](int64_t n, Place* place) {
     for (int64_t row = 0; row < rows; ++row) {
       int64_t from = gradient.At(0, n) + gradient.At(1, place->index[0]);
-      for (int64_t i = last - 1, left = row; i >= 2; left /= shape[i--])
-        from += gradient.At(i, left % shape[i]);
+      int64_t left = row;
+      for (int i = last - 1; i >= 2; left /= shape[i--]) from += gradient.At(i, left % shape[i]);
       sampler_.AddTerms(gradient.Along(dy, last, from), shape[last], 1, place);
     }
-  }
+  });
 }
 
 namespace {
@@ -179,13 +207,13 @@ void ConvSpec::Sample(Sampler& sampler) const {
       return sampler.Check(0, "dx", geometry.input_shape(), terms,
                            ForEach([&](Place* place) { sums.AddBackwardX(0, 1, place); }));
     case ConvPass::kBackwardW:
-      sampler.Check(0, "dW", geometry.weight_shape(), terms,
+      sampler.Check(0, "dW", geometry.weight_shape(), terms, {.together = true},
                     [&](std::span<Place> places) { sums.AddBackwardW(0, 1, places); });
-      return sampler.Check(1, "db", {geometry.out_channels}, terms,
-                           ForEach([&](Place* place) { sums.AddChannel(0, place); }));
+      return sampler.Check(1, "db", {geometry.out_channels}, terms, {.together = true},
+                           [&](std::span<Place> places) { sums.AddChannel(0, places); });
     case ConvPass::kBackwardB:
-      return sampler.Check(0, "db", {geometry.out_channels}, terms,
-                           ForEach([&](Place* place) { sums.AddChannel(0, place); }));
+      return sampler.Check(0, "db", {geometry.out_channels}, terms, {.together = true},
+                           [&](std::span<Place> places) { sums.AddChannel(0, places); });
   }
 }
 
@@ -202,13 +230,13 @@ void ConvTransposeSpec::Sample(Sampler& sampler) const {
       return sampler.Check(0, "dx", geometry.output_shape(), terms,
                            ForEach([&](Place* place) { sums.AddForward(0, 1, place); }));
     case ConvPass::kBackwardW:
-      sampler.Check(0, "dW", geometry.weight_shape(), terms,
+      sampler.Check(0, "dW", geometry.weight_shape(), terms, {.together = true},
                     [&](std::span<Place> places) { sums.AddBackwardW(1, 0, places); });
-      return sampler.Check(1, "db", {geometry.in_channels}, terms,
-                           ForEach([&](Place* place) { sums.AddChannel(0, place); }));
+      return sampler.Check(1, "db", {geometry.in_channels}, terms, {.together = true},
+                           [&](std::span<Place> places) { sums.AddChannel(0, places); });
     case ConvPass::kBackwardB:
-      return sampler.Check(0, "db", {geometry.in_channels}, terms,
-                           ForEach([&](Place* place) { sums.AddChannel(0, place); }));
+      return sampler.Check(0, "db", {geometry.in_channels}, terms, {.together = true},
+                           [&](std::span<Place> places) { sums.AddChannel(0, places); });
   }
 }
 

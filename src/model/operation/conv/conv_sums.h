@@ -25,7 +25,7 @@ class ConvSums {
   /// Likewise of dW; all places in one pass over dy and x.
   void AddBackwardW(size_t dy, size_t x, std::span<spot::Place> places) const;
   /// Adds channel place.index[0] of an image, whose sum is the gradient of a bias.
-  void AddChannel(size_t dy, spot::Place* place) const;
+  void AddChannel(size_t dy, std::span<spot::Place> places) const;
   /// Adds the filter's elements that meet the image for y at place.index.
   void AddWeights(size_t W, spot::Place* place) const;
 

@@ -35,6 +35,9 @@ SINGA_API PlanCacheStats GetPlanCacheStats();
 SINGA_API void SetPlanCacheLimit(uint64_t bytes, uint64_t entries);
 /// Removes all plans. Those in use are freed later.
 SINGA_API void ClearPlanCache();
+/// Counts plans that have left the cache, or were not kept in it. While the number stays the same,
+/// equal calls have the same plan.
+SINGA_API uint64_t CountForgottenPlans();
 /// If false, each call makes a new plan, for comparison; results are bit-identical. Environment:
 /// SINGA_PLAN_CACHE=0.
 SINGA_API void EnablePlanCache(bool enable);

@@ -16,6 +16,11 @@
 namespace singa {
 namespace {
 
+std::atomic<uint64_t>& Forgotten() {
+  static std::atomic<uint64_t> count;
+  return count;
+}
+
 constexpr uint64_t kDefaultBytes = uint64_t{256} << 20;
 constexpr uint64_t kDefaultEntries = 4096;
 
@@ -141,6 +146,7 @@ class PlanCache {
 
   Entries::iterator Erase(Entries::iterator it) {
     bytes_ -= it->bytes;
+    ++Forgotten();
     index_.erase(it);
     return entries_.erase(it);
   }
@@ -222,7 +228,10 @@ std::atomic<bool>& Deterministic() {
 
 PlanPtr FindOrMakePlan(const OpSignature& signature, PlanPtr (*make)(const void*),
                        const void* context) {
-  if (!PlanCacheEnabled()) return make(context);
+  if (!PlanCacheEnabled()) {
+    ++Forgotten();
+    return make(context);
+  }
   return PlanCache::Get().FindOrMake(signature, make, context);
 }
 
@@ -231,6 +240,7 @@ void SetPlanCacheLimit(uint64_t bytes, uint64_t entries) {
   PlanCache::Get().SetLimit(bytes, entries);
 }
 void ClearPlanCache() { PlanCache::Get().Clear(); }
+uint64_t CountForgottenPlans() { return Forgotten(); }
 void DropPlan(const OpSignature& signature) { PlanCache::Get().Drop(signature); }
 void DropPlansNamed(const std::string& description) { PlanCache::Get().DropNamed(description); }
 void DropPlans() { PlanCache::Get().DropAll(); }

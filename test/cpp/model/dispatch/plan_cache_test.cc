@@ -78,6 +78,23 @@ TEST_F(PlanCacheTest, DropsTheLeastRecentlyUsed) {
   EXPECT_GE(GetPlanCacheStats().evictions, 1u);
 }
 
+TEST_F(PlanCacheTest, CountsWhatItHasForgotten) {
+  Find(1, 1), Find(2, 2), Find(3, 3);
+  const uint64_t before = CountForgottenPlans();
+  Find(1, 1), Find(4, 4);
+  EXPECT_EQ(CountForgottenPlans(), before);
+  SetPlanCacheLimit(0, 2);
+  EXPECT_EQ(CountForgottenPlans(), before + 2);
+  DropPlan(Key(4));
+  EXPECT_EQ(CountForgottenPlans(), before + 3);
+  DropPlans();
+  EXPECT_EQ(CountForgottenPlans(), before + 4);
+  EnablePlanCache(false);
+  Find(1, 1);
+  EnablePlanCache(true);
+  EXPECT_EQ(CountForgottenPlans(), before + 5);
+}
+
 TEST_F(PlanCacheTest, StaysWithinItsBytes) {
   SetPlanCacheLimit(1 << 20, 0);
   for (uint64_t key = 0; key < 5000; ++key) {

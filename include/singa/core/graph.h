@@ -68,6 +68,8 @@ class SINGA_API Recording {
   void RunPlanned();
   /// What a later recording can be compared with, without the memory of any tensor.
   std::shared_ptr<Recording> Outline() const;
+  /// Whether the step draws from the device's generator.
+  bool draws() const;
   /// Stops recording and drops the operations that have not run.
   void Abandon() noexcept;
   /// Why the step cannot be replayed; empty if it can.

@@ -125,6 +125,7 @@ class _Step:
         self.graph: Any = None
         self.outline: Any = None  # of what the graph replays, to compare an audit with
         self.handed: list[Any] = []  # objects among the arguments, apart from tensors
+        self.plans = 0  # CountForgottenPlans before that recording
         self.count = 0  # calls so far
         self.seen = 0  # the last one that ran the code of the step
         self.first = 0  # the last one before the first replay
@@ -346,6 +347,7 @@ class StepGraphs:
         raws = [t.data for t in inputs]
         position = device.random_state()
         run = not audited or bool(step.calls or step.updates)
+        plans = _c.CountForgottenPlans()
         with Drawing() as drawing:
             result = _run(recording, lambda: function(*args, **kwargs), raws, before.tensors, run)
         if recording.hooked:  # until hooks come or go; what the hook itself changes does not matter
@@ -378,19 +380,26 @@ class StepGraphs:
             difference = obstacle or _c.Graph.Difference(step.outline, operations)
             if not difference and key_of(result, []) != step.returned:
                 difference = "what the step returns changes"
-            if not difference:
+            # Equal calls have other plans where the recorded ones have left the cache. Where they
+            # leave it all the time, an audit says nothing.
+            forgotten = _c.CountForgottenPlans()
+            if not difference or (plans != forgotten and not obstacle):
                 step.due = step.first + _EVERY * (step.count - step.first)
+                step.plans = step.plans if difference else plans
                 if run:
                     return result
-                device.set_random_state(position)
+                if operations.draws():  # else another thread may have drawn
+                    device.set_random_state(position)
                 results = _replayed(step, raws)
-                assert results is not None  # as Restore has said
-                return filled(step.template, iter(results))
+                if results is not None:
+                    return filled(step.template, iter(results))
+                step.forget()  # another thread has seen that a plan is wrong
+                return function(*args, **kwargs)
             operations.RunPlanned()
-            # The host does some updates that replays do, such as one after a hyperparameter
-            # was set. That is no change of the step.
+            # Nor is it a change of the step that the host does an update that replays do, such as
+            # one after a hyperparameter was set.
             parts = [(len(one.calls), len(one.updates)) for one in (recording, step)]
-            if obstacle or parts[0] == parts[1]:
+            if obstacle or (step.plans == forgotten and parts[0] == parts[1]):
                 _warn_of_audit(step, difference)
             step.forget()
             step.tries = 1
@@ -404,7 +413,8 @@ class StepGraphs:
                 graph = _c.Graph(operations)
                 step.calls, step.updates = recording.calls, recording.updates
                 step.segments, step.template = graph.segments(), mapped(result, Like)
-                step.outline, step.first = operations.Outline(), step.count
+                step.outline, step.plans = operations.Outline(), plans
+                step.first = step.count
                 step.due = step.first + self._first_audit
                 step.last, step.settings = None, after
                 step.graph = graph  # last, so that an interrupt leaves no incomplete state

@@ -39,9 +39,9 @@ class GradScaler:
 
     Scale and decision lie on the gradients' device. The device counts the updates that it makes,
     and picks their hyperparameters from a table of up to 256 updates (`HyperparameterTable`). The
-    host waits for a GPU only when the table runs out, and when `optimizer.steps` is read; that is
-    also when it sees the FloatingPointError. It waits at each step for a user's optimizer, a user's
-    schedule, and a scheduled weight decay.
+    host waits for a GPU only when the table runs out, when a step is recorded or audited, and when
+    `optimizer.steps` is read; that is also when it sees the FloatingPointError. It waits at each
+    step for a user's optimizer, a user's schedule, and a scheduled weight decay.
 
     >>> scaler = opt.GradScaler(init_scale=1024.0)
     >>> gradients = [tensor.Tensor(data=[1024.0, 2048.0])]

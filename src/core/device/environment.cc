@@ -54,8 +54,8 @@ constexpr Row kTable[] = {
     {"SINGA_POISON", Kind::kChoice, kFlag, "0",
      "`1` fills results and workspaces with NaN before each operation on the CPU, which shows "
      "kernels that read memory before they write it."},
-    {"SINGA_AUDIT", Kind::kChoice, kFlag, "0",
-     "`1` audits recorded steps now and then (`recorded_steps.md`)."},
+    {"SINGA_AUDIT", Kind::kChoice, kFlag, "1",
+     "`0` turns audits of recorded steps off (`recorded_steps.md`)."},
     {"SINGA_PLAN_CACHE", Kind::kChoice, kFlag, "1", "`0` builds a plan for every call."},
     {"SINGA_ALLOCATOR", Kind::kChoice, "caching or system", "caching",
      "`system` allocates each tensor by the system, for address sanitizers."},

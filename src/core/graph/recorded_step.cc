@@ -434,6 +434,7 @@ void Recording::RunPlanned() { step_->RunPlanned(); }
 std::shared_ptr<Recording> Recording::Outline() const {
   return std::shared_ptr<Recording>(new Recording(step_->Outline()));
 }
+bool Recording::draws() const { return !step_->draws().empty(); }
 void Recording::Abandon() noexcept { step_->Abandon(); }
 const std::string& Recording::obstacle() const { return step_->obstacle(); }
 std::vector<Tensor> Recording::host_reads() const { return step_->host_reads(); }

@@ -9,13 +9,8 @@ import pytest
 import singa
 from graph_net import Net, assert_same, bits, images, labels, sgd
 from recorded import graphs
-from singa import autograd, device, layer, model, opt, tensor
+from singa import autograd, device, layer, model, opt, plan_cache, tensor, tuning
 from singa.graph import GraphWarning, step_graphs
-
-
-@pytest.fixture(autouse=True)
-def _audits(monkeypatch):
-    monkeypatch.setenv("SINGA_AUDIT", "1")
 
 
 class Reader(Net):
@@ -118,6 +113,70 @@ def test_what_changes_at_each_step_is_given_up(file):
     assert len(messages) == 2
     m = compiled(Reader(file), False)
     assert found == trained(m, 30, lambda i: file.write_text("1.0" if i < 6 else str(i)))[0]
+
+
+def keep_few_plans():
+    plan_cache.set_limit(entries=2)
+    tensor.ones((3,)) + tensor.ones((3,))
+
+
+# What makes equal calls have other plans than those that are replayed.
+FORGET_PLANS = {
+    "cleared": plan_cache.clear,
+    "evicted": keep_few_plans,
+    "choices": tuning.clear,
+    "no cache": lambda: plan_cache.enable(False),
+}
+
+
+@pytest.fixture
+def _usual_cache():
+    limits = plan_cache.stats()
+    yield
+    plan_cache.enable(True)
+    plan_cache.set_limit(limits["max_bytes"], limits["max_entries"])
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["training", "inference"])
+@pytest.mark.parametrize("name", FORGET_PLANS)
+@pytest.mark.usefixtures("no_warning", "_usual_cache")
+def test_new_plans_for_the_same_calls_are_no_change(name, training):
+    def changed(i):
+        if i == 5:  # an audit comes in the 7th call
+            FORGET_PLANS[name]()
+        elif i == 7:
+            plan_cache.enable(True)
+
+    m = compiled(Reader(), True)
+    if training:
+        found, states = trained(m, 24, changed)
+        assert len(m.seen) > 3 + 1
+        m = compiled(Reader(), False)
+        assert found == trained(m, 24)[0]
+        assert_same(states, bits(m))
+        return
+    m.eval()
+    expected = m.forward
+    for i in range(24):
+        changed(i)
+        np.testing.assert_allclose(m(images(i)).numpy(), expected(images(i)).numpy(), 1e-5, 1e-5)
+
+
+def test_a_change_is_found_when_plans_are_forgotten(file):
+    """The newer recording holds, though without a warning."""
+
+    def changed(i):
+        file.write_text("5.0" if i >= 5 else "1.0")
+        if i == 5:
+            plan_cache.clear()
+
+    m = compiled(Reader(file), True)
+    (found, states), messages = warned(m, 12, changed)
+    assert not messages
+    m = compiled(Reader(file), False)
+    expected, same = trained(m, 12, lambda i: file.write_text("5.0" if i >= 6 else "1.0"))
+    assert found == expected
+    assert_same(states, same)
 
 
 def test_audits_can_be_turned_off(file, monkeypatch):

@@ -26,7 +26,7 @@ from .parsing import short_number
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .fusion import Fusion
+    from .merging import Fusion
     from .network import Execution
 
     Array = NDArray[Any]

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..tensor import Tensor
-from .errors import ExportError, UnsupportedError
+from .errors import ExportError
+from .refusals import UnsupportedError
 from .specification import all_nodes
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .element_types import NUMBERS
-from .errors import InvalidModelError, Refused
+from .data_types import NUMBERS
 from .graph import Node
 from .graph_proto import node_proto
+from .refusals import InvalidModelError, Refused
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .element_types import numpy_type
-from .errors import InvalidModelError
+from .refusals import InvalidModelError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .element_types import NUMBERS
+from .data_types import NUMBERS
 from .errors import ExportError
 from .graph import Graph, Node, ValueType, subgraphs
 from .specification import names_read, opsets_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .errors import InvalidModelError
+from .refusals import InvalidModelError
 from .specification import (
     all_nodes,
     domain_of,

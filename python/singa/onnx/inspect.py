@@ -7,18 +7,19 @@ import math
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from .checking import Comparison, compared, is_installed, session
 from .element_types import is_singas, numpy_type
-from .errors import InvalidModelError, Problem, UnsupportedError, grouped
+from .front import ONNX
 from .graph import Graph, Node, ValueType, subgraphs
 from .module import LENGTHS, ImportedModel, notes_on, read_graph, roles_of
 from .network import Network
 from .readers.evaluated import is_evaluated
+from .refusals import InvalidModelError, Problem, UnsupportedError, grouped
 from .tensors import as_value
 
 
@@ -80,7 +81,7 @@ def inspect(path: str | os.PathLike[str], allow_symlinks: bool = False) -> Repor
         if roles[name] == "constant"
     }
     try:
-        Network(graph, constants)
+        Network(replace(graph, constants={**graph.constants, **constants}), ONNX)
     except UnsupportedError as error:
         problems = error.problems
     sizes = {"parameter": 0, "state": 0}

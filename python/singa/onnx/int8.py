@@ -28,7 +28,7 @@ from .readers.quantization import is_on_cpu, quantized_sum
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .fusion import Fusion
+    from .merging import Fusion
     from .network import CompiledNode, Execution
 
     Array = NDArray[Any]

@@ -18,7 +18,9 @@ from ..tape import autocast
 from ..tape.grad_mode import training
 from ..tape.step_recording import is_recording_step
 from ..tensor import Tensor
-from .element_types import FLOATS, HELD, NUMBERS, UNSIGNED, is_singas, name_of, numpy_type
+from .data_types import NUMBERS
+from .element_types import FLOATS, HELD, UNSIGNED, is_singas, name_of, numpy_type
+from .front import ONNX
 from .graph import Graph, Initializer, Node, ValueType, subgraphs
 from .network import Network
 from .parsing import read
@@ -124,7 +126,7 @@ class ImportedModel(model.Model):
         for name, initializer_ in graph.initializers.items():
             if roles[name] == _CONSTANT:
                 self._graph.constants[name] = _frozen(initializer_.read())
-        self._network = Network(self._graph, {})  # raises before parameters take memory
+        self._network = Network(self._graph, ONNX)  # raises before parameters take memory
         for name, role in roles.items():
             if role != _CONSTANT:
                 self._add(name, graph, role, device)
@@ -189,7 +191,7 @@ class ImportedModel(model.Model):
     def network(self) -> Network:
         """The compiled graph."""
         if self._network is None:
-            self._network = Network(self._graph, {})
+            self._network = Network(self._graph, ONNX)
         return self._network
 
     def forward(self, *inputs: Tensor) -> Any:

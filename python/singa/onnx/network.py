@@ -1,11 +1,12 @@
-"""Running an imported graph.
+"""Running a graph.
 
 `Network` compiles a graph: it computes what depends on constants only, looks up a reader for every
-other node, and reports all nodes that cannot be read. `Execution` is one run of it. A value is an
-array while the host knows it, and a Tensor otherwise; a sequence is a list of values. Shapes are
-known to the host, so arithmetic with them is, too. Such values are kept as `HostValues` for each
-signature (shapes and types) of the inputs: later runs with this signature take them from there, and
-the device gets the same tensors each time, as the replay of a recorded step requires.
+other node, and reports all nodes that cannot be read. A `FrontEnd` says what operators mean.
+`Execution` is one run of it. A value is an array while the host knows it, and a Tensor otherwise; a
+sequence is a list of values. Shapes are known to the host, so arithmetic with them is, too. Such
+values are kept as `HostValues` for each signature (shapes and types) of the inputs: later runs with
+this signature take them from there, and the device gets the same tensors each time, as the replay
+of a recorded step requires.
 """
 
 from __future__ import annotations
@@ -23,14 +24,10 @@ from ..layer import base as layers
 from ..tape.step_recording import is_recording_step
 from ..tape.tensor import is_computed
 from ..tensor import Tensor
-from . import values
 from .element_types import FLOATS, HELD, UNSIGNED, is_singas, name_of
-from .errors import InvalidModelError, Problem, Refused, UnsupportedError
-from .fusion import Fusion
+from .front_end import FrontEnd, Reader
 from .graph import Graph, Node, ValueType, renamed, subgraphs
-from .readers import control
-from .readers.evaluated import choose
-from .readers.registry import Reader
+from .refusals import InvalidModelError, Problem, Refused, UnsupportedError
 from .tensors import as_array, as_tensor, same_type
 
 if TYPE_CHECKING:
@@ -70,12 +67,14 @@ def _marker_of(op: str) -> type[Marker]:
 class CompiledNode:
     """A node that runs, with the function that computes it."""
 
-    def __init__(self, node: Node, reader: Reader | None, compute: Callable[..., Any]) -> None:
+    def __init__(
+        self, front: FrontEnd, node: Node, reader: Reader | None, compute: Callable[..., Any]
+    ) -> None:
         self.node = node
         self.reader = reader
         self.compute = compute
-        self.on_host = values.computation(node)
-        self.of_shape: bool = not node.domain and node.op in ("Shape", "Size")
+        self.on_host = front.on_host(node)
+        self.of_shape = front.of_shape(node)
         self.last_uses: tuple[str, ...] = ()  # values that nothing needs after this step
         self.marker: Marker = _marker_of(node.op)(self)
         host = reader.host if reader is not None else ()
@@ -104,10 +103,7 @@ class CompiledNode:
         if sequences and not self.takes_sequences:
             raise Refused("an input is a sequence")
         if self.of_shape:
-            shape = arguments[0].shape
-            if self.node.op == "Shape":
-                return (values.shape_of(self.node, shape),)
-            return (np.array(int(np.prod(shape, dtype=np.int64)), np.int64),)
+            return (self.of_shape(arguments[0].shape),)
         if self.on_host and not sequences and not any([isinstance(x, Tensor) for x in arguments]):
             return self.on_host(arguments)
         for i, x in enumerate(arguments):
@@ -130,8 +126,8 @@ class CompiledNode:
 class CompiledGraph:
     """A compiled graph or subgraph."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, front: FrontEnd) -> None:
+        self.graph, self.front = graph, front
         self.constants: dict[str, Array] = {}
         self.steps: list[CompiledNode] = []
         self.single: list[CompiledNode] = []  # the same steps before any were merged
@@ -139,7 +135,8 @@ class CompiledGraph:
     def finish(self) -> None:
         """Merges steps, and finds the last use of each value that is computed here."""
         self.single = self.steps
-        self.steps = Fusion(self.steps, self.graph, self.constants, CompiledNode).run()
+        make = functools.partial(CompiledNode, self.front)
+        self.steps = self.front.fusion(self.steps, self.graph, self.constants, make).run()
         kept = {*self.graph.outputs}
         made = {name for step in self.steps for name in step.node.outputs}
         for step in reversed(self.steps):
@@ -259,7 +256,8 @@ class Execution:
         except Exception as error:
             if not getattr(error, "_singa_node", None):
                 error._singa_node = step.node.name  # type: ignore[attr-defined]
-                error.add_note(f"in ONNX node {step.node.name!r} ({step.node.operator})")
+                title = self.network.front.title
+                error.add_note(f"in {title} node {step.node.name!r} ({step.node.operator})")
             raise
 
     def _observed(self, step: CompiledNode, arguments: list[Any]) -> Sequence[Any]:
@@ -281,13 +279,13 @@ class Execution:
 class Network:
     """A compiled graph.
 
-    constants  values of initializers that are not parameters, by name
+    front  what the operators of the graph mean
 
     Raises UnsupportedError with all nodes that cannot be computed.
     """
 
-    def __init__(self, graph: Graph, constants: Mapping[str, Array]) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, front: FrontEnd) -> None:
+        self.graph, self.front = graph, front
         self.graphs: dict[int, CompiledGraph] = {}
         self.tensors: dict[tuple[int, int], tuple[Array, Tensor]] = {}
         self._by_signature: OrderedDict[Any, HostValues] = OrderedDict()
@@ -295,10 +293,10 @@ class Network:
         self.unsigned: dict[str, str] = {
             name: kind for name in graph.inputs if (kind := _type_of(graph, name)) in UNSIGNED
         }
-        compiler = _Compiler(self.graphs)
-        self.main: CompiledGraph = compiler.compiled(graph, constants)
+        compiler = _Compiler(self.graphs, front)
+        self.main: CompiledGraph = compiler.compiled(graph, {})
         if compiler.problems:
-            raise UnsupportedError(compiler.problems)
+            raise UnsupportedError(compiler.problems, front.function)
         self.constant_ids: set[int] = {
             id(array) for compiled in self.graphs.values() for array in compiled.constants.values()
         }
@@ -337,7 +335,9 @@ class Network:
         values_ = environment if known is None else known
         missing = [name for name in wanted if name not in values_]
         if missing:
-            raise InvalidModelError(f"[onnx] the graph has no values {', '.join(missing)}")
+            raise InvalidModelError(
+                f"[{self.front.name}] the graph has no values {', '.join(missing)}"
+            )
         return [_as_result(run, values_[name]) for name in wanted]
 
     def _as_unsigned(self, name: str, x: Any) -> Any:
@@ -350,7 +350,8 @@ class Network:
         found = array.astype(kind)
         if (array < 0).any() or (found != array).any():
             raise ValueError(
-                f"[onnx] input {name!r} has type {kind}, got {array.min()} to {array.max()}"
+                f"[{self.front.name}] input {name!r} has type {kind}, got {array.min()} to "
+                f"{array.max()}"
             )
         return found
 
@@ -421,13 +422,13 @@ class _Known(dict[str, Any]):
 class _Compiler:
     """Compiles a graph and its subgraphs, and collects problems."""
 
-    def __init__(self, graphs: dict[int, CompiledGraph]) -> None:
-        self.graphs = graphs
+    def __init__(self, graphs: dict[int, CompiledGraph], front: FrontEnd) -> None:
+        self.graphs, self.front = graphs, front
         self.problems: list[Problem] = []
 
     def compiled(self, graph: Graph, known: Mapping[str, Array]) -> CompiledGraph:
         """`known` are constants: initializers, and those of the graphs around."""
-        compiled = self.graphs[id(graph)] = CompiledGraph(graph)
+        compiled = self.graphs[id(graph)] = CompiledGraph(graph, self.front)
         compiled.constants = {**known, **graph.constants}
         hidden = [name for name in graph.inputs if name in compiled.constants]
         for name in hidden:  # an input of a subgraph
@@ -438,7 +439,7 @@ class _Compiler:
 
     def _nodes(self, compiled: CompiledGraph, nodes: Sequence[Node]) -> None:
         for node in nodes:
-            branch = _constant_branch(node, compiled.constants)
+            branch = self.front.branch(node, compiled.constants)
             if branch is not None:
                 self._splice(compiled, node, branch)
                 continue
@@ -447,7 +448,7 @@ class _Compiler:
                 not name or array is not None
                 for name, array in zip(node.inputs, given, strict=True)
             )
-            on_host = values.computation(node) if all_known else None
+            on_host = self.front.on_host(node) if all_known else None
             if on_host is not None:
                 results = on_host(given)
                 for name, result in zip(node.outputs, results, strict=False):
@@ -487,23 +488,13 @@ class _Compiler:
     def _read(self, node: Node, compiled: CompiledGraph) -> CompiledNode:
         if node.problem:
             raise Refused(node.problem)
-        if not node.domain and node.op in ("Shape", "Size"):
-            return CompiledNode(node, None, _never)
-        reader = choose(node)
+        if self.front.of_shape(node):
+            return CompiledNode(self.front, node, None, _never)
+        reader = self.front.choose(node)
         for inner in subgraphs(node):
             self.compiled(inner, compiled.constants)
-        return CompiledNode(node, reader, reader.make(node))
+        return CompiledNode(self.front, node, reader, reader.make(node))
 
 
 def _never(*arguments: Any) -> Any:
     raise AssertionError("CompiledNode.run computes shapes itself")
-
-
-def _constant_branch(node: Node, constants: Mapping[str, Array]) -> Graph | None:
-    """The branch of an If whose condition is known."""
-    if node.domain or node.op != "If" or not node.inputs:
-        return None
-    condition = constants.get(node.inputs[0])
-    if condition is None or condition.size != 1:
-        return None
-    return control.branch(node, bool(condition.reshape(-1)[0]))

@@ -12,7 +12,8 @@ from .. import singa_wrap as _c
 from ..dtypes import BY_VALUE
 from ..tensor import Tensor
 from . import formulas
-from .element_types import NUMBERS, numpy_type
+from .data_types import NUMBERS
+from .element_types import numpy_type
 from .errors import ExportError
 from .graph_proto import free_names
 from .lengths import Formula, Lengths, Source

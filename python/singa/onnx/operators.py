@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from .element_types import ALL, BOOL, FLOATS, INTEGERS, NAMES, NUMERIC
-from .readers.registry import Reader, readers
+from .data_types import NAMES
+from .element_types import ALL, BOOL, FLOATS, INTEGERS, NUMERIC
+from .front_end import Reader
+from .readers.registry import readers
 
 _KINDS = {
     frozenset(NAMES.values()): "any",

@@ -15,7 +15,8 @@ import singa.onnx
 from onnx_files import info, network, node
 from recorded import graphs
 from singa import autograd, opt, tensor
-from singa.onnx.fusion import MERGED, Fusion
+from singa.onnx.fusion import OnnxFusion
+from singa.onnx.merging import MERGED
 
 SHAPE = (2, 4, 4, 4)
 
@@ -221,7 +222,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], Any]:
 
     def load(model: Any) -> Any:
         with monkeypatch.context() as patch:
-            patch.setattr(Fusion, "run", lambda fusion: list(fusion.steps))
+            patch.setattr(OnnxFusion, "run", lambda fusion: list(fusion.steps))
             return singa.onnx.load(model)
 
     return load

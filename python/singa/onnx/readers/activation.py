@@ -9,13 +9,15 @@ import numpy as np
 from ... import autograd, tensor
 from ...dtypes import is_float
 from ...tensor import Tensor
-from ..element_types import ALL, BOOL, FLOATS, NUMERIC, is_singas, name_of, singas_name
-from ..errors import Refused
+from ..data_types import singas_name
+from ..element_types import ALL, BOOL, FLOATS, NUMERIC, is_singas, name_of
+from ..front_end import Compute
 from ..functions import FUNCTIONS, Function
 from ..graph import Node
+from ..refusals import Refused
 from ..tensors import same_type
 from ..values import tensor_type
-from .registry import Compute, reads
+from .registry import reads
 
 
 def _read(row: Function) -> None:

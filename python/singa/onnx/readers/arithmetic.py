@@ -11,11 +11,12 @@ from ...dtypes import is_float
 from ...ops import arithmetic as ops
 from ...tensor import Tensor
 from ..element_types import BOOL, FLOATS, NUMERIC
-from ..errors import Refused
+from ..front_end import Compute
 from ..functions import ARITHMETIC, COMPARISONS, LOGIC, OF_LISTS, Combination
 from ..graph import Node
+from ..refusals import Refused
 from ..tensors import same_type
-from .registry import Compute, reads
+from .registry import reads
 
 
 def _number(value: Any, other: Any) -> Any:

@@ -6,9 +6,10 @@ from typing import Any
 
 from ... import autograd, tensor
 from ...tensor import Tensor
+from ..front_end import Compute
 from ..graph import Node
 from .movement import reshaped
-from .registry import Compute, reads
+from .registry import reads
 
 
 @reads("MatMul", 1, 9, 13, weights=(1,))

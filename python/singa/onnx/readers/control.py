@@ -14,11 +14,12 @@ import numpy as np
 from ... import autograd
 from ...tensor import Tensor
 from ..element_types import ALL, BOOL
-from ..errors import InvalidModelError, Refused
+from ..front_end import Compute
 from ..graph import Graph, Node
+from ..refusals import InvalidModelError, Refused
 from ..values import axis_within
 from .movement import reshaped
-from .registry import Compute, reads
+from .registry import reads
 
 #: Most iterations of one loop, since a file could ask for any number.
 _MOST_ITERATIONS = 1 << 16

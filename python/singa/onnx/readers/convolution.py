@@ -7,9 +7,10 @@ from typing import Any
 
 from ... import autograd, singa_wrap
 from ...tensor import Tensor
-from ..errors import Refused
+from ..front_end import Compute
 from ..graph import Node
-from .registry import Compute, reads
+from ..refusals import Refused
+from .registry import reads
 from .window import Window
 
 _CONV: Any = (autograd.conv1d, autograd.conv2d, autograd.conv3d)

@@ -9,9 +9,10 @@ import numpy as np
 
 from ... import autograd
 from ...tensor import Tensor
+from ..front_end import Compute
 from ..graph import Node
 from .movement import reshaped
-from .registry import Compute, reads
+from .registry import reads
 
 
 @reads("Det", 11, 22)

@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from ...dtypes import DType
-from ..element_types import FLOATS, HELD, NAMES, NUMBERS, is_singas, name_of, numpy_type
-from ..errors import Refused
+from ..data_types import NAMES, NUMBERS
+from ..element_types import FLOATS, HELD, is_singas, name_of, numpy_type
 from ..evaluator import evaluator
+from ..front_end import Compute, Reader
 from ..graph import Node, subgraphs
+from ..refusals import Refused
 from .missing import MISSING
-from .registry import Compute, Reader, find, reads, versions_of
+from .registry import find, reads, versions_of
 
 _OPERATORS: dict[str, tuple[int, ...]] = {
     "BitCast": (26,),

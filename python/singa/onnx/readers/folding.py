@@ -11,11 +11,12 @@ import numpy as np
 from ... import autograd
 from ...ops.sampling import folded
 from ...tensor import Tensor
+from ..front_end import Compute
 from ..graph import Node
 from ..tensors import same_type
 from ..values import bounded, numbers
 from .movement import reshaped
-from .registry import Compute, reads
+from .registry import reads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,11 +10,12 @@ import numpy as np
 from ... import autograd
 from ...tensor import Tensor
 from ..element_types import ALL, FLOATS, INTEGERS
-from ..errors import Refused
+from ..front_end import Compute
 from ..graph import Node
+from ..refusals import Refused
 from ..values import axis_within, computation, numbers, tensor_type
 from .movement import reshaped
-from .registry import Compute, reads
+from .registry import reads
 
 
 @reads("Gather", 1, 11, 13, types=ALL, either=True)

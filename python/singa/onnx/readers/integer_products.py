@@ -16,11 +16,12 @@ import numpy as np
 from ... import autograd, singa_wrap, tensor
 from ...dtypes import DType
 from ...tensor import Tensor
+from ..front_end import Compute
 from ..graph import Node
 from .convolution import conv, handles_of
 from .movement import reshaped
 from .quantization import rounded
-from .registry import Compute, reads
+from .registry import reads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,8 +10,9 @@ import numpy as np
 from ... import autograd
 from ...tensor import Tensor
 from ..element_types import ALL, FLOATS
-from ..errors import Refused
+from ..front_end import Compute
 from ..graph import Node
+from ..refusals import Refused
 from ..values import (
     argument,
     axis_within,
@@ -22,7 +23,7 @@ from ..values import (
     squeezed_shape,
     unsqueezed_shape,
 )
-from .registry import Compute, reads
+from .registry import reads
 
 
 def reshaped(x: Tensor, shape: Sequence[int]) -> Tensor:

@@ -10,12 +10,13 @@ import numpy as np
 from ... import autograd, singa_wrap, tensor
 from ...ops.reduction import softmax_along
 from ...tensor import Tensor
-from ..errors import Refused
+from ..front_end import Compute
 from ..graph import Node
+from ..refusals import Refused
 from ..tensors import same_type
 from ..values import axis_within
 from .movement import reshaped
-from .registry import Compute, reads
+from .registry import reads
 
 
 @reads("BatchNormalization", 1, 6, 7, 9, 14, 15, weights=(1, 2), states=(3, 4))

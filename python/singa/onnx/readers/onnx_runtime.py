@@ -12,15 +12,16 @@ import numpy as np
 from ... import autograd, tensor
 from ...tensor import Tensor
 from ..element_types import BOOL, FLOATS
-from ..errors import Refused
+from ..front_end import Compute
 from ..graph import Node
+from ..refusals import Refused
 from ..tensors import same_type
 from .convolution import conv
 from .integer_products import requantized, shifted, wide_for
 from .movement import reshaped
 from .quantization import dynamic, rounded
 from .recurrent import Network
-from .registry import Compute, find, reads
+from .registry import find, reads
 
 _DOMAIN = "com.microsoft"
 _BYTES = frozenset({"int8", "uint8"})

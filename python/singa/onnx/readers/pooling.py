@@ -12,11 +12,12 @@ from ... import autograd, singa_wrap, tensor
 from ...dtypes import is_float
 from ...tensor import Tensor
 from ..element_types import FLOATS
-from ..errors import Refused
+from ..front_end import Compute
 from ..graph import Node
+from ..refusals import Refused
 from ..values import bounded
 from .movement import reshaped
-from .registry import Compute, reads
+from .registry import reads
 from .window import Window
 
 if TYPE_CHECKING:

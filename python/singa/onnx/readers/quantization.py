@@ -11,12 +11,13 @@ from ...dtypes import DType
 from ...tape.grad_mode import training
 from ...tensor import Tensor
 from ..element_types import FLOATS, HELD, is_singas
-from ..errors import Refused
+from ..front_end import Compute
 from ..graph import Node
+from ..refusals import Refused
 from ..tensors import same_type
 from ..values import axis_within, tensor_type
 from .movement import reshaped
-from .registry import Compute, reads
+from .registry import reads
 
 _RANGES = {
     f"{sign}int{bits}": (0, 2**bits - 1) if sign else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)

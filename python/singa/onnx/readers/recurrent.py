@@ -14,10 +14,11 @@ from typing import Any
 
 from ... import autograd, singa_wrap, tensor
 from ...tensor import Tensor
-from ..errors import Refused
+from ..front_end import Compute
 from ..graph import Node
+from ..refusals import Refused
 from .movement import reshaped
-from .registry import Compute, reads
+from .registry import reads
 
 #: Number of gates, and how to order them as the kernel does: i f g o, and r z n.
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}

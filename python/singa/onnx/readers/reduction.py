@@ -11,10 +11,11 @@ from ... import autograd
 from ...dtypes import is_float
 from ...tensor import Tensor
 from ..element_types import BOOL, FLOATS, NUMERIC
+from ..front_end import Compute
 from ..graph import Node
 from ..tensors import same_type
 from ..values import argument, axis_within
-from .registry import Compute, reads
+from .registry import reads
 
 
 def _with_empty(value: float, function: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -10,12 +10,13 @@ import numpy as np
 from ... import autograd
 from ...dtypes import wide_type
 from ...tensor import Tensor
-from ..errors import Refused
+from ..front_end import Compute
 from ..graph import Node
+from ..refusals import Refused
 from ..tensors import same_type
 from ..values import bounded
 from .movement import reshaped
-from .registry import Compute, reads
+from .registry import reads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

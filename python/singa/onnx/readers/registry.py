@@ -17,49 +17,10 @@ then the inputs. It returns a value, or a tuple of one for each output.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Any
 
 from ..element_types import FLOATS
-from ..graph import Node
-
-#: The function that computes a node.
-Compute = Callable[..., Any]
-Factory = Callable[[Node], Compute]
-
-
-@dataclass(frozen=True)
-class Reader:
-    """How an operator is read.
-
-    versions  the versions that it understands
-    types     element types of the first input
-    gradient  whether a gradient flows through; "zero": it is zero almost everywhere
-    host      inputs that the host needs as arrays, such as shapes
-    either    inputs that may be tensors or arrays (True: all); others are tensors
-    weights   inputs that are parameters also if they have only one element
-    states    inputs that are running statistics: saved, not trained
-    data      shapes of results depend on values of tensors
-    sequences  inputs may be sequences, which are lists of values
-    held      inputs and results may have the types of `HELD`
-    evaluated  onnx's reference evaluator computes it on the host, of values of any type
-    """
-
-    op: str
-    domain: str
-    versions: tuple[int, ...]
-    make: Factory
-    types: Collection[str] = FLOATS
-    gradient: bool | str = True
-    host: tuple[int, ...] = ()
-    either: bool | tuple[int, ...] = False
-    weights: tuple[int, ...] = ()
-    states: tuple[int, ...] = ()
-    data: bool = False
-    sequences: bool = False
-    held: bool = False
-    evaluated: bool = False
-
+from ..front_end import Factory, Reader
 
 _READERS: dict[tuple[str, str, int], Reader] = {}
 

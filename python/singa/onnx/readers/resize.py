@@ -16,11 +16,12 @@ from ... import autograd
 from ...ops.resampling import COORDINATES, NEAREST, Interpolate
 from ...tensor import Tensor
 from ..element_types import FLOATS, INTEGERS
-from ..errors import Refused
+from ..front_end import Compute
 from ..graph import Node
+from ..refusals import Refused
 from ..tensors import same_type
 from ..values import axis_within, bounded, numbers
-from .registry import Compute, reads
+from .registry import reads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

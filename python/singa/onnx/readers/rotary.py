@@ -6,10 +6,11 @@ from typing import Any
 
 from ... import autograd
 from ...tensor import Tensor
-from ..errors import Refused
+from ..front_end import Compute
 from ..graph import Node
+from ..refusals import Refused
 from .movement import reshaped
-from .registry import Compute, reads
+from .registry import reads
 
 
 @reads("RotaryEmbedding", 23, states=(1, 2))

@@ -11,11 +11,12 @@ from ... import autograd
 from ...ops.sampling import Taps, cubic_far, cubic_near, reflected, sampled, tap
 from ...tensor import Tensor
 from ..element_types import numpy_type
-from ..errors import Refused
+from ..front_end import Compute
 from ..graph import Node
+from ..refusals import Refused
 from ..values import bounded, numbers
 from .movement import reshaped
-from .registry import Compute, reads
+from .registry import reads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

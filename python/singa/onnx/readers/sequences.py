@@ -8,10 +8,11 @@ import numpy as np
 
 from ... import autograd
 from ..element_types import ALL
+from ..front_end import Compute
 from ..graph import Node
 from ..values import axis_within, numbers
 from .movement import reshaped
-from .registry import Compute, reads
+from .registry import reads
 
 
 @reads("SequenceEmpty", 11, types=ALL, gradient=False)

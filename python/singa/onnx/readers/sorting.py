@@ -9,10 +9,11 @@ import numpy as np
 from ... import autograd
 from ...tensor import Tensor
 from ..element_types import FLOATS, INTEGERS, NUMERIC, numpy_type
+from ..front_end import Compute
 from ..graph import Node
 from ..tensors import same_type
 from ..values import argument, axis_within, numbers
-from .registry import Compute, reads
+from .registry import reads
 
 
 @reads("TopK", 1, 10, 11, 24, types=NUMERIC, host=(1,))

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...tensor import Tensor
-from ..errors import Refused
 from ..graph import Node
+from ..refusals import Refused
 
 
 class Window:

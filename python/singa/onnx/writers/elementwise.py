@@ -13,7 +13,7 @@ from ... import singa_wrap as _c
 from ...dtypes import BY_VALUE, is_float
 from ...ops.elementwise import Scalar
 from ...ops.movement import Clone, Contiguous
-from ..element_types import NUMBERS
+from ..data_types import NUMBERS
 from ..functions import ARITHMETIC, COMPARISONS, FUNCTIONS, LOGIC, OF_LISTS, Function
 from .registry import writes
 

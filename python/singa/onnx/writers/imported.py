@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import graph_proto
-from ..element_types import HELD, NUMBERS, UNSIGNED
+from ..data_types import NUMBERS
+from ..element_types import HELD, UNSIGNED
 from ..graph import ValueType
 from ..trace import GraphRun
 from .registry import writes

@@ -11,7 +11,8 @@ from ... import singa_wrap as wrap
 from ...dtypes import BY_VALUE
 from ...ops.layer_norm import ChannelNorm
 from ...ops.normalization import ACTIVATIONS
-from ..element_types import NUMBERS, numpy_type
+from ..data_types import NUMBERS
+from ..element_types import numpy_type
 from ..functions import OF_NORM
 from .elementwise import write_clip, write_silu
 from .registry import writes

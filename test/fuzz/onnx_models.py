@@ -11,7 +11,7 @@ import numpy as np
 import singa.onnx
 from readers import _File
 from singa import autograd, layer, tensor
-from singa.onnx.element_types import is_singas
+from singa.networks.element_types import is_singas
 from targets import Finding
 from worker import _status
 

@@ -11,11 +11,11 @@ docs/onnx.md describes it. It needs two packages: pip install onnx ml_dtypes.
 
 from __future__ import annotations
 
+from ..networks.errors import InvalidModelError, Problem, UnsupportedError
 from . import readers as _readers  # noqa: F401 - fills the table
 from .errors import ExportError
 from .module import ImportedModel, load
 from .quantizing import QuantizedModel
-from .refusals import InvalidModelError, Problem, UnsupportedError
 from .save import save
 
 __all__ = [

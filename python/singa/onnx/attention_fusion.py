@@ -26,8 +26,8 @@ from .parsing import short_number
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .merging import Fusion
-    from .network import Execution
+    from ..networks.fusion import Fusion
+    from ..networks.network import Execution
 
     Array = NDArray[Any]
 

@@ -9,14 +9,14 @@ import numpy as np
 
 from .. import autograd
 from ..device import create_cpu_device, create_cuda_gpu
+from ..networks.errors import InvalidModelError, UnsupportedError
+from ..networks.tensors import as_array, as_value
 from ..raw import compat_mode
 from ..tensor import Tensor
 from .data_types import NUMBERS
 from .export import OPSET, export
 from .module import ImportedModel, read_graph
-from .refusals import InvalidModelError, UnsupportedError
 from .specification import typed
-from .tensors import as_array, as_value
 from .trace import of_tape
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..networks.errors import UnsupportedError
 from ..tensor import Tensor
 from .errors import ExportError
-from .refusals import UnsupportedError
 from .specification import all_nodes
 
 if TYPE_CHECKING:

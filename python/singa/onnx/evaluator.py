@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..networks.errors import InvalidModelError, Refused
+from ..networks.graph import Node
 from .data_types import NUMBERS
-from .graph import Node
 from .graph_proto import node_proto
-from .refusals import InvalidModelError, Refused
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

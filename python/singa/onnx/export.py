@@ -7,18 +7,18 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..networks.element_types import INTEGERS, UNSIGNED
+from ..networks.errors import InvalidModelError
+from ..networks.graph import ValueType
+from ..networks.tensors import as_array
 from ..tensor import Tensor
 from . import writers as _writers  # noqa: F401 - fills the table
 from .data_types import NUMBERS
-from .element_types import INTEGERS, UNSIGNED
 from .errors import ExportError
-from .graph import ValueType
 from .graph_proto import OLDEST_FORMAT, rename
 from .lengths import Source
 from .node_writer import Call, Writer
-from .refusals import InvalidModelError
 from .specification import inferred, names_read, require_package
-from .tensors import as_array
 from .trace import GraphRun, operands
 from .writers.registry import unread, writer_of
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .element_types import numpy_type
-from .refusals import InvalidModelError
+from ..networks.element_types import numpy_type
+from ..networks.errors import InvalidModelError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..networks.element_types import name_of
 from .data_types import NUMBERS
-from .element_types import name_of
 from .errors import ExportError
 
 if TYPE_CHECKING:

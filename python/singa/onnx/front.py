@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..networks.front_end import FrontEnd
+from ..networks.graph import Graph, Node
 from . import values
-from .front_end import FrontEnd
 from .fusion import OnnxFusion
-from .graph import Graph, Node
 from .readers import control
 from .readers.evaluated import choose
 

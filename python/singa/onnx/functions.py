@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import autograd
+from ..networks.element_types import ALL, BOOL, FLOATS, NUMERIC
 from ..ops.normalization import ACTIVATIONS
-from .element_types import ALL, BOOL, FLOATS, NUMERIC
 
 if TYPE_CHECKING:
+    from ..networks.graph import Node
     from ..tensor import Tensor
-    from .graph import Node
     from .node_writer import Call
 
 

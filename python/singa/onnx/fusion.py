@@ -27,16 +27,16 @@ import numpy as np
 
 from .. import autograd, singa_wrap
 from ..dtypes import wide_type
+from ..networks.fusion import Fusion
+from ..networks.graph import Node
 from ..tape.grad_mode import training
 from ..tensor import Tensor
 from . import attention_fusion, int8
 from .functions import FUNCTIONS, GATES, OF_NORM
-from .graph import Node
-from .merging import Fusion
 from .values import argument, numbers, resolved_shape
 
 if TYPE_CHECKING:
-    from .network import CompiledNode, Execution
+    from ..networks.network import CompiledNode, Execution
 
 
 class _Norm(NamedTuple):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..networks.graph import Graph, Node, ValueType, subgraphs
 from .data_types import NUMBERS
 from .errors import ExportError
-from .graph import Graph, Node, ValueType, subgraphs
 from .specification import names_read, opsets_of
 
 if TYPE_CHECKING:

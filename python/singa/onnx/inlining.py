@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .refusals import InvalidModelError
+from ..networks.errors import InvalidModelError
 from .specification import (
     all_nodes,
     domain_of,

@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from ..networks.element_types import is_singas, numpy_type
+from ..networks.errors import InvalidModelError, Problem, UnsupportedError, grouped
+from ..networks.graph import Graph, Node, ValueType, subgraphs
+from ..networks.network import Network
+from ..networks.tensors import as_value
 from .checking import Comparison, compared, is_installed, session
-from .element_types import is_singas, numpy_type
 from .front import ONNX
-from .graph import Graph, Node, ValueType, subgraphs
 from .module import LENGTHS, ImportedModel, notes_on, read_graph, roles_of
-from .network import Network
 from .readers.evaluated import is_evaluated
-from .refusals import InvalidModelError, Problem, UnsupportedError, grouped
-from .tensors import as_value
 
 
 @dataclass

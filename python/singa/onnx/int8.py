@@ -19,17 +19,17 @@ import numpy as np
 
 from .. import autograd, singa_wrap, tensor
 from ..dtypes import DType
+from ..networks.graph import Node
 from ..tape.grad_mode import training
 from ..tensor import Tensor
-from .graph import Node
 from .readers.convolution import handles_of
 from .readers.quantization import is_on_cpu, quantized_sum
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .merging import Fusion
-    from .network import CompiledNode, Execution
+    from ..networks.fusion import Fusion
+    from ..networks.network import CompiledNode, Execution
 
     Array = NDArray[Any]
 

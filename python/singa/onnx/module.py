@@ -13,19 +13,19 @@ import numpy as np
 from .. import autograd, initializer, model
 from ..device import get_default_device
 from ..dtypes import DType, is_float
+from ..networks.element_types import FLOATS, HELD, UNSIGNED, is_singas, name_of, numpy_type
+from ..networks.graph import Graph, Initializer, Node, ValueType, subgraphs
+from ..networks.network import Network
+from ..networks.tensors import as_tensor, as_value
 from ..raw import compat_mode
 from ..tape import autocast
 from ..tape.grad_mode import training
 from ..tape.step_recording import is_recording_step
 from ..tensor import Tensor
 from .data_types import NUMBERS
-from .element_types import FLOATS, HELD, UNSIGNED, is_singas, name_of, numpy_type
 from .front import ONNX
-from .graph import Graph, Initializer, Node, ValueType, subgraphs
-from .network import Network
 from .parsing import read
 from .readers.registry import find, is_readable
-from .tensors import as_tensor, as_value
 from .trace import traces
 from .values import computation
 

@@ -10,14 +10,14 @@ import numpy as np
 
 from .. import singa_wrap as _c
 from ..dtypes import BY_VALUE
+from ..networks.element_types import numpy_type
+from ..networks.tensors import as_array
 from ..tensor import Tensor
 from . import formulas
 from .data_types import NUMBERS
-from .element_types import numpy_type
 from .errors import ExportError
 from .graph_proto import free_names
 from .lengths import Formula, Lengths, Source
-from .tensors import as_array
 from .trace import TensorOutline
 
 if TYPE_CHECKING:

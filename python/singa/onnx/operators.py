@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from ..networks.element_types import ALL, BOOL, FLOATS, INTEGERS, NUMERIC
+from ..networks.front_end import Reader
 from .data_types import NAMES
-from .element_types import ALL, BOOL, FLOATS, INTEGERS, NUMERIC
-from .front_end import Reader
 from .readers.registry import readers
 
 _KINDS = {

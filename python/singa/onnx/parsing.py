@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..networks.element_types import FLOATS, name_of
+from ..networks.errors import InvalidModelError
+from ..networks.graph import Dimension, Graph, Initializer, Node, ValueType, subgraphs
 from .conforming import conform
 from .data_types import type_name
-from .element_types import FLOATS, name_of
 from .external import mapped
-from .graph import Dimension, Graph, Initializer, Node, ValueType, subgraphs
 from .inlining import inlined
-from .refusals import InvalidModelError
 from .specification import (
     all_graphs,
     check_model,

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .refusals import InvalidModelError
+from ..networks.errors import InvalidModelError
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -22,7 +22,7 @@ from ..tensor import Tensor
 from .errors import ExportError
 
 if TYPE_CHECKING:
-    from .graph import Graph
+    from ..networks.graph import Graph
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..networks.element_types import is_singas, name_of, numpy_type
+from ..networks.errors import InvalidModelError
+from ..networks.graph import Node
 from .data_types import NAMES, singas_name
-from .element_types import is_singas, name_of, numpy_type
 from .evaluator import bounded, evaluator
 from .functions import ON_HOST
-from .graph import Node
-from .refusals import InvalidModelError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,8 +15,8 @@ import singa.onnx
 from onnx_files import info, network, node
 from recorded import graphs
 from singa import autograd, opt, tensor
+from singa.networks.fusion import MERGED
 from singa.onnx.fusion import OnnxFusion
-from singa.onnx.merging import MERGED
 
 SHAPE = (2, 4, 4, 4)
 

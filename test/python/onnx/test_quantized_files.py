@@ -17,9 +17,9 @@ from onnx.reference import ReferenceEvaluator
 from onnx_files import info, network, node
 from onnx_runtime import runtime_outputs
 from singa import tensor
-from singa.onnx.element_types import HELD
+from singa.networks.element_types import HELD
+from singa.networks.tensors import as_tensor
 from singa.onnx.save import to_model
-from singa.onnx.tensors import as_tensor
 
 Array = np.ndarray[Any, Any]
 _RANDOM = np.random.default_rng(0)

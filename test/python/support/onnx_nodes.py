@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import singa.onnx
 from singa import tensor
+from singa.networks.element_types import HELD, is_singas, name_of
+from singa.networks.tensors import as_tensor
 from singa.onnx import InvalidModelError, UnsupportedError
-from singa.onnx.element_types import HELD, is_singas, name_of
-from singa.onnx.tensors import as_tensor
 
 RIGHT, REFUSED, WRONG, UNKNOWN = "right", "refused", "wrong", "refused by ONNX Runtime"
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 from singa import tensor
+from singa.networks.element_types import HELD, is_singas, name_of
+from singa.networks.tensors import as_tensor
 from singa.onnx import InvalidModelError, UnsupportedError, load
-from singa.onnx.element_types import HELD, is_singas, name_of
-from singa.onnx.tensors import as_tensor
 
 PASSED, REFUSED, WRONG = "passed", "refused", "wrong"
 #: Kinds of cases whose data are in the onnx package. Those of the kind "real" need downloads.

@@ -8,14 +8,14 @@ import numpy as np
 
 from ... import autograd, tensor
 from ...dtypes import is_float
+from ...networks.element_types import ALL, BOOL, FLOATS, NUMERIC, is_singas, name_of
+from ...networks.errors import Refused
+from ...networks.front_end import Compute
+from ...networks.graph import Node
+from ...networks.tensors import same_type
 from ...tensor import Tensor
 from ..data_types import singas_name
-from ..element_types import ALL, BOOL, FLOATS, NUMERIC, is_singas, name_of
-from ..front_end import Compute
 from ..functions import FUNCTIONS, Function
-from ..graph import Node
-from ..refusals import Refused
-from ..tensors import same_type
 from ..values import tensor_type
 from .registry import reads
 

@@ -8,14 +8,14 @@ import numpy as np
 
 from ... import autograd, tensor
 from ...dtypes import is_float
+from ...networks.element_types import BOOL, FLOATS, NUMERIC
+from ...networks.errors import Refused
+from ...networks.front_end import Compute
+from ...networks.graph import Node
+from ...networks.tensors import same_type
 from ...ops import arithmetic as ops
 from ...tensor import Tensor
-from ..element_types import BOOL, FLOATS, NUMERIC
-from ..front_end import Compute
 from ..functions import ARITHMETIC, COMPARISONS, LOGIC, OF_LISTS, Combination
-from ..graph import Node
-from ..refusals import Refused
-from ..tensors import same_type
 from .registry import reads
 
 

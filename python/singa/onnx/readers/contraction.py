@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ... import autograd, tensor
+from ...networks.front_end import Compute
+from ...networks.graph import Node
 from ...tensor import Tensor
-from ..front_end import Compute
-from ..graph import Node
 from .movement import reshaped
 from .registry import reads
 

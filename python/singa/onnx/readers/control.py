@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from ... import autograd
+from ...networks.element_types import ALL, BOOL
+from ...networks.errors import InvalidModelError, Refused
+from ...networks.front_end import Compute
+from ...networks.graph import Graph, Node
 from ...tensor import Tensor
-from ..element_types import ALL, BOOL
-from ..front_end import Compute
-from ..graph import Graph, Node
-from ..refusals import InvalidModelError, Refused
 from ..values import axis_within
 from .movement import reshaped
 from .registry import reads

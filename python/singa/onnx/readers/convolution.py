@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import autograd, singa_wrap
+from ...networks.errors import Refused
+from ...networks.front_end import Compute
+from ...networks.graph import Node
 from ...tensor import Tensor
-from ..front_end import Compute
-from ..graph import Node
-from ..refusals import Refused
 from .registry import reads
 from .window import Window
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ... import autograd
+from ...networks.front_end import Compute
+from ...networks.graph import Node
 from ...tensor import Tensor
-from ..front_end import Compute
-from ..graph import Node
 from .movement import reshaped
 from .registry import reads
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from ...dtypes import DType
+from ...networks.element_types import FLOATS, HELD, is_singas, name_of, numpy_type
+from ...networks.errors import Refused
+from ...networks.front_end import Compute, Reader
+from ...networks.graph import Node, subgraphs
 from ..data_types import NAMES, NUMBERS
-from ..element_types import FLOATS, HELD, is_singas, name_of, numpy_type
 from ..evaluator import evaluator
-from ..front_end import Compute, Reader
-from ..graph import Node, subgraphs
-from ..refusals import Refused
 from .missing import MISSING
 from .registry import find, reads, versions_of
 

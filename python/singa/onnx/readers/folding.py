@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import autograd
+from ...networks.front_end import Compute
+from ...networks.graph import Node
+from ...networks.tensors import same_type
 from ...ops.sampling import folded
 from ...tensor import Tensor
-from ..front_end import Compute
-from ..graph import Node
-from ..tensors import same_type
 from ..values import bounded, numbers
 from .movement import reshaped
 from .registry import reads

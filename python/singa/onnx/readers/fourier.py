@@ -8,10 +8,10 @@ import numpy as np
 
 from ... import autograd
 from ...dtypes import wide_type
+from ...networks.front_end import Compute
+from ...networks.graph import Node
+from ...networks.tensors import same_type
 from ...tensor import Tensor
-from ..front_end import Compute
-from ..graph import Node
-from ..tensors import same_type
 from ..values import axis_within, bounded, numbers
 from .movement import reshaped
 from .registry import reads

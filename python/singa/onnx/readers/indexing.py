@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from ... import autograd
+from ...networks.element_types import ALL, FLOATS, INTEGERS
+from ...networks.errors import Refused
+from ...networks.front_end import Compute
+from ...networks.graph import Node
 from ...tensor import Tensor
-from ..element_types import ALL, FLOATS, INTEGERS
-from ..front_end import Compute
-from ..graph import Node
-from ..refusals import Refused
 from ..values import axis_within, computation, numbers, tensor_type
 from .movement import reshaped
 from .registry import reads

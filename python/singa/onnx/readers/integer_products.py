@@ -15,9 +15,9 @@ import numpy as np
 
 from ... import autograd, singa_wrap, tensor
 from ...dtypes import DType
+from ...networks.front_end import Compute
+from ...networks.graph import Node
 from ...tensor import Tensor
-from ..front_end import Compute
-from ..graph import Node
 from .convolution import conv, handles_of
 from .movement import reshaped
 from .quantization import rounded

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from ... import autograd
+from ...networks.element_types import ALL, FLOATS
+from ...networks.errors import Refused
+from ...networks.front_end import Compute
+from ...networks.graph import Node
 from ...tensor import Tensor
-from ..element_types import ALL, FLOATS
-from ..front_end import Compute
-from ..graph import Node
-from ..refusals import Refused
 from ..values import (
     argument,
     axis_within,

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from ... import autograd, singa_wrap, tensor
+from ...networks.errors import Refused
+from ...networks.front_end import Compute
+from ...networks.graph import Node
+from ...networks.tensors import same_type
 from ...ops.reduction import softmax_along
 from ...tensor import Tensor
-from ..front_end import Compute
-from ..graph import Node
-from ..refusals import Refused
-from ..tensors import same_type
 from ..values import axis_within
 from .movement import reshaped
 from .registry import reads

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from ... import autograd, tensor
+from ...networks.element_types import BOOL, FLOATS
+from ...networks.errors import Refused
+from ...networks.front_end import Compute
+from ...networks.graph import Node
+from ...networks.tensors import same_type
 from ...tensor import Tensor
-from ..element_types import BOOL, FLOATS
-from ..front_end import Compute
-from ..graph import Node
-from ..refusals import Refused
-from ..tensors import same_type
 from .convolution import conv
 from .integer_products import requantized, shifted, wide_for
 from .movement import reshaped

@@ -10,11 +10,11 @@ import numpy as np
 
 from ... import autograd, singa_wrap, tensor
 from ...dtypes import is_float
+from ...networks.element_types import FLOATS
+from ...networks.errors import Refused
+from ...networks.front_end import Compute
+from ...networks.graph import Node
 from ...tensor import Tensor
-from ..element_types import FLOATS
-from ..front_end import Compute
-from ..graph import Node
-from ..refusals import Refused
 from ..values import bounded
 from .movement import reshaped
 from .registry import reads

@@ -8,13 +8,13 @@ from typing import Any
 
 from ... import autograd, singa_wrap, tensor
 from ...dtypes import DType
+from ...networks.element_types import FLOATS, HELD, is_singas
+from ...networks.errors import Refused
+from ...networks.front_end import Compute
+from ...networks.graph import Node
+from ...networks.tensors import same_type
 from ...tape.grad_mode import training
 from ...tensor import Tensor
-from ..element_types import FLOATS, HELD, is_singas
-from ..front_end import Compute
-from ..graph import Node
-from ..refusals import Refused
-from ..tensors import same_type
 from ..values import axis_within, tensor_type
 from .movement import reshaped
 from .registry import reads

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ... import autograd, singa_wrap, tensor
+from ...networks.errors import Refused
+from ...networks.front_end import Compute
+from ...networks.graph import Node
 from ...tensor import Tensor
-from ..front_end import Compute
-from ..graph import Node
-from ..refusals import Refused
 from .movement import reshaped
 from .registry import reads
 

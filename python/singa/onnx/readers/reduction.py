@@ -9,11 +9,11 @@ import numpy as np
 
 from ... import autograd
 from ...dtypes import is_float
+from ...networks.element_types import BOOL, FLOATS, NUMERIC
+from ...networks.front_end import Compute
+from ...networks.graph import Node
+from ...networks.tensors import same_type
 from ...tensor import Tensor
-from ..element_types import BOOL, FLOATS, NUMERIC
-from ..front_end import Compute
-from ..graph import Node
-from ..tensors import same_type
 from ..values import argument, axis_within
 from .registry import reads
 

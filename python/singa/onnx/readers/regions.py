@@ -9,11 +9,11 @@ import numpy as np
 
 from ... import autograd
 from ...dtypes import wide_type
+from ...networks.errors import Refused
+from ...networks.front_end import Compute
+from ...networks.graph import Node
+from ...networks.tensors import same_type
 from ...tensor import Tensor
-from ..front_end import Compute
-from ..graph import Node
-from ..refusals import Refused
-from ..tensors import same_type
 from ..values import bounded
 from .movement import reshaped
 from .registry import reads

@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from ..element_types import FLOATS
-from ..front_end import Factory, Reader
+from ...networks.element_types import FLOATS
+from ...networks.front_end import Factory, Reader
 
 _READERS: dict[tuple[str, str, int], Reader] = {}
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import autograd
+from ...networks.element_types import FLOATS, INTEGERS
+from ...networks.errors import Refused
+from ...networks.front_end import Compute
+from ...networks.graph import Node
+from ...networks.tensors import same_type
 from ...ops.resampling import COORDINATES, NEAREST, Interpolate
 from ...tensor import Tensor
-from ..element_types import FLOATS, INTEGERS
-from ..front_end import Compute
-from ..graph import Node
-from ..refusals import Refused
-from ..tensors import same_type
 from ..values import axis_within, bounded, numbers
 from .registry import reads
 

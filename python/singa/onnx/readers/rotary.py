@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ... import autograd
+from ...networks.errors import Refused
+from ...networks.front_end import Compute
+from ...networks.graph import Node
 from ...tensor import Tensor
-from ..front_end import Compute
-from ..graph import Node
-from ..refusals import Refused
 from .movement import reshaped
 from .registry import reads
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import autograd
+from ...networks.element_types import numpy_type
+from ...networks.errors import Refused
+from ...networks.front_end import Compute
+from ...networks.graph import Node
 from ...ops.sampling import Taps, cubic_far, cubic_near, reflected, sampled, tap
 from ...tensor import Tensor
-from ..element_types import numpy_type
-from ..front_end import Compute
-from ..graph import Node
-from ..refusals import Refused
 from ..values import bounded, numbers
 from .movement import reshaped
 from .registry import reads

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from ... import autograd
-from ..element_types import ALL
-from ..front_end import Compute
-from ..graph import Node
+from ...networks.element_types import ALL
+from ...networks.front_end import Compute
+from ...networks.graph import Node
 from ..values import axis_within, numbers
 from .movement import reshaped
 from .registry import reads

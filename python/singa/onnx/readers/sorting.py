@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from ... import autograd
+from ...networks.element_types import FLOATS, INTEGERS, NUMERIC, numpy_type
+from ...networks.front_end import Compute
+from ...networks.graph import Node
+from ...networks.tensors import same_type
 from ...tensor import Tensor
-from ..element_types import FLOATS, INTEGERS, NUMERIC, numpy_type
-from ..front_end import Compute
-from ..graph import Node
-from ..tensors import same_type
 from ..values import argument, axis_within, numbers
 from .registry import reads
 

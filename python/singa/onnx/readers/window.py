@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...networks.errors import Refused
+from ...networks.graph import Node
 from ...tensor import Tensor
-from ..graph import Node
-from ..refusals import Refused
 
 
 class Window:

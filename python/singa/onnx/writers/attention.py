@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import autograd as ag
-from ..element_types import numpy_type
+from ...networks.element_types import numpy_type
 from .registry import writes
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...networks.element_types import HELD, UNSIGNED
+from ...networks.graph import ValueType
 from .. import graph_proto
 from ..data_types import NUMBERS
-from ..element_types import HELD, UNSIGNED
-from ..graph import ValueType
 from ..trace import GraphRun
 from .registry import writes
 

@@ -9,10 +9,10 @@ import numpy as np
 from ... import autograd as ag
 from ... import singa_wrap as wrap
 from ...dtypes import BY_VALUE
+from ...networks.element_types import numpy_type
 from ...ops.layer_norm import ChannelNorm
 from ...ops.normalization import ACTIVATIONS
 from ..data_types import NUMBERS
-from ..element_types import numpy_type
 from ..functions import OF_NORM
 from .elementwise import write_clip, write_silu
 from .registry import writes

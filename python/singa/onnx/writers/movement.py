@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import autograd as ag
+from ...networks.element_types import numpy_type
 from ...ops.movement import Index
 from ...ops.resampling import COORDINATES, MODES, NEAREST, Interpolate
 from ...raw.indexing import bounds
-from ..element_types import numpy_type
 from .registry import writes
 
 _MODE_NAMES, _COORDINATE_NAMES, _NEAREST_NAMES = (

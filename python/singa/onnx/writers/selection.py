@@ -9,8 +9,8 @@ import numpy as np
 from ... import autograd as ag
 from ... import singa_wrap as _c
 from ...dtypes import BY_VALUE
+from ...networks.element_types import numpy_type
 from ...tensor import Tensor
-from ..element_types import numpy_type
 from .registry import writes
 
 if TYPE_CHECKING:

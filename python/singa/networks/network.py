@@ -25,9 +25,9 @@ from ..tape.step_recording import is_recording_step
 from ..tape.tensor import is_computed
 from ..tensor import Tensor
 from .element_types import FLOATS, HELD, UNSIGNED, is_singas, name_of
+from .errors import InvalidModelError, Problem, Refused, UnsupportedError
 from .front_end import FrontEnd, Reader
 from .graph import Graph, Node, ValueType, renamed, subgraphs
-from .refusals import InvalidModelError, Problem, Refused, UnsupportedError
 from .tensors import as_array, as_tensor, same_type
 
 if TYPE_CHECKING:

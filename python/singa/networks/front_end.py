@@ -12,7 +12,7 @@ from .graph import Graph, Node
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .merging import Fusion
+    from .fusion import Fusion
 
     Array = NDArray[Any]
 

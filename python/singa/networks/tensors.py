@@ -10,7 +10,7 @@ from .. import autograd
 from ..dtypes import DType
 from ..tensor import Tensor
 from .element_types import HELD, is_singas, name_of, numpy_type
-from .refusals import Refused
+from .errors import Refused
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

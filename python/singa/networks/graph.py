@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from .refusals import Problem
+from .errors import Problem
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

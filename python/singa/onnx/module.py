@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .. import autograd, initializer, model
+from .. import autograd, initializer
 from ..device import get_default_device
 from ..dtypes import DType, is_float
 from ..networks.element_types import FLOATS, HELD, UNSIGNED, is_singas, name_of, numpy_type
 from ..networks.graph import Graph, Initializer, Node, ValueType, subgraphs
+from ..networks.model import NetworkModel
 from ..networks.network import Network
 from ..networks.tensors import as_tensor, as_value
 from ..raw import compat_mode
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
     from ..opt import Optimizer
 
-#: Attributes of a model that hold parameters begin so, since ONNX allows any name.
-_PREFIX = "onnx/"
 _PARAMETER, _STATE, _CONSTANT = "parameter", "state", "constant"
 
 
@@ -84,7 +83,7 @@ def read_graph(source: Any, dtype: Any = None, allow_symlinks: bool = False) -> 
     return graph
 
 
-class ImportedModel(model.Model):
+class ImportedModel(NetworkModel):
     """A network that came from an ONNX file.
 
     Parameters have their ONNX names: `net.get_params()["conv1.weight"]`. A call in inference mode
@@ -109,10 +108,8 @@ class ImportedModel(model.Model):
     (True, 2)
     """
 
-    transient: ClassVar[tuple[str, ...]] = (*model.Model.transient, "_network")
-    has_parts = True
-    not_settings: ClassVar[tuple[str, ...]] = ("_network", "_graph", "_keys", "notes")
-    input_types = "fixed"
+    transient: ClassVar[tuple[str, ...]] = (*NetworkModel.transient, "_network")
+    not_settings: ClassVar[tuple[str, ...]] = ("_network", "_graph", "notes")
     _network: Network | None
 
     def __init__(self, graph: Graph, device: Any = None) -> None:
@@ -120,7 +117,6 @@ class ImportedModel(model.Model):
         device = get_default_device() if device is None else device
         roles = roles_of(graph)
         self._graph = replace(graph, initializers={}, constants=dict(graph.constants))
-        self._keys: dict[str, str] = {}  # name of a parameter or state: attribute
         self.input_names: tuple[str, ...] = tuple(graph.inputs)
         self.output_names: tuple[str, ...] = tuple(graph.outputs)
         for name, initializer_ in graph.initializers.items():
@@ -141,21 +137,6 @@ class ImportedModel(model.Model):
         if role == _STATE and name_of(array) in ("float16", "bfloat16"):
             array = array.astype(np.float32)  # running statistics are not kept in 16 bits
         self._put(name, as_tensor(array, device), role == _PARAMETER)
-
-    def _put(self, name: str, value: Tensor, trained: bool) -> None:
-        value.requires_grad = value.stores_grad = trained
-        value.name = self._get_name_prefix() + name
-        key = self._keys.setdefault(name, _PREFIX + name)
-        self.__dict__[key] = value
-        self.__dict__["_fits"] = None
-
-    def _members(self) -> list[tuple[str, Any]]:
-        names = {key: name for name, key in self.__dict__.get("_keys", {}).items()}
-        return [(names.get(path, path), value) for path, value in super()._members()]
-
-    def _own_states(self) -> list[tuple[str, Tensor]]:
-        kept = [(name, self.__dict__[key]) for name, key in self._keys.items()]
-        return [(name, value) for name, value in kept if not value.stores_grad]
 
     def replace_head(
         self, num_outputs: int, fill: Callable[[Tensor], Any] = initializer.glorot_normal
@@ -210,7 +191,7 @@ class ImportedModel(model.Model):
                 a list of tensors
         """
         given = self._checked_inputs(inputs if isinstance(inputs, list | tuple) else [inputs])
-        parameters = {name: self.__dict__[key] for name, key in self._keys.items()}
+        parameters = self._values_by_name()
         if not traces:
             return self.network().run(given, parameters, names)
 

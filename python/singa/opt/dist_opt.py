@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ..model import Model
 
 _STREAMS = 0x9E3779B97F4A7C15  # the distance between the seeds of two virtual ranks
+_DRAWS = 2**40  # positions of the random sequence that each update has, however many it uses
 
 
 @names_keywords
@@ -206,9 +207,14 @@ class DistOpt(Collectives):
 
     @contextmanager
     def _random_stream(self, model: Model) -> Iterator[None]:
+        """Random numbers of a call come from the shard's stream. The device's own position goes on
+        by the same for each update: ranks draw differently many numbers, because one of them may
+        have fewer images, and all go on from the position of rank 0 when they are started again."""
         device = next(iter(model.get_states().values())).device
+        afterwards = device.random_state()
         if not self._shards:
-            self._stream = device.random_state()
+            self._stream = seed, position = afterwards
+            afterwards = (seed, (position + _DRAWS) % 2**64)
         seed, position = self._stream
         shard = self.global_rank * self.calls + len(self._shards)
         device.set_random_state(((seed + shard * _STREAMS) % 2**64, position))
@@ -216,7 +222,7 @@ class DistOpt(Collectives):
             with late.common_seed((seed - (self.opt.steps + 1) * _STREAMS) % 2**64):
                 yield
         finally:
-            device.set_random_state((seed, device.random_state()[1]))
+            device.set_random_state(afterwards)
 
     def _start_from_rank_0(self, model: Model) -> None:
         """Gives all ranks the states and the random state of rank 0, once for each model."""

@@ -50,7 +50,7 @@ class SGD(UpdateRule):
 
     slots: tuple[str, ...] = ("moments",)
     structural: tuple[str, ...] = ("weight_decay", "momentum")
-    flags: tuple[str, ...] = ("nesterov",)
+    flags: tuple[str, ...] = (*UpdateRule.flags, "nesterov")
     moments: dict[str, Tensor]
     momentum: Any = hyperparameter(below=1.0)
     dampening: Any = hyperparameter(below=1.0)
@@ -127,7 +127,7 @@ class RMSProp(UpdateRule):
 
     slots: tuple[str, ...] = ("running_average", "mean", "momentum_buffer")
     structural: tuple[str, ...] = ("weight_decay", "epsilon", "momentum")
-    flags: tuple[str, ...] = ("centered",)
+    flags: tuple[str, ...] = (*UpdateRule.flags, "centered")
     running_average: dict[str, Tensor]
     mean: dict[str, Tensor]
     momentum_buffer: dict[str, Tensor]
@@ -232,7 +232,7 @@ class Adam(UpdateRule):
     """
 
     slots: tuple[str, ...] = ("m", "v", "v_max")
-    flags: tuple[str, ...] = ("amsgrad",)
+    flags: tuple[str, ...] = (*UpdateRule.flags, "amsgrad")
     depends_on_step = True
     decoupled = False
     m: dict[str, Tensor]

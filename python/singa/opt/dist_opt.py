@@ -28,7 +28,9 @@ from .buckets import Pair, dense, full_buckets, parts_of
 from .collectives import Collectives, update_statistics
 from .compression import Residuals, clip_values, sum_of_halves, sum_of_largest
 from .counting import counted_copy, of_sum, scale_to_mean
+from .hyperparameter import settings_of
 from .optimizer import Optimizer
+from .parameter_keys import members_of_groups
 from .sharding import Owners, joined_states
 
 if TYPE_CHECKING:
@@ -199,11 +201,10 @@ class DistOpt(Collectives):
         self._statistics.clear()
 
     def _announce(self) -> None:
-        """Ranks that are not in the same step, or have another learning rate, are told apart."""
-        steps = self.opt.steps
-        self.communicator.set_context(
-            f"update {steps}, call {len(self._shards)}, learning rate {self.opt.now('lr')}"
-        )
+        """Ranks that are not in the same step, or have other hyperparameters, are told apart."""
+        opt = self.opt
+        place = f"update {opt.steps}, call {len(self._shards)}, learning rate {opt.now('lr')}"
+        self.communicator.set_context(f"{place}\n{settings_of(opt)}")
 
     @contextmanager
     def _random_stream(self, model: Model) -> Iterator[None]:
@@ -237,7 +238,9 @@ class DistOpt(Collectives):
         agreement.start_from_rank_0(
             self.communicator,
             device,
-            f"optimizer {type(self.opt).__name__}\n{self.virtual_ranks} virtual ranks\n",
+            f"optimizer {type(self.opt).__name__}\n{self.virtual_ranks} virtual ranks\n"
+            f"shard_state {self.shard_state}\n{settings_of(self.opt)}\n"
+            f"{members_of_groups(self.opt)}\n",
             states,
             self.opt.get_states(),
             with_slots=not self._is_divided,  # by a checkpoint, which all ranks have loaded

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 from ..device import create_cpu_device
 from ..tape.step_recording import state as current
@@ -82,10 +83,24 @@ class hyperparameter:  # noqa: N801 - likewise
         return schedule
 
 
+_of_classes: WeakKeyDictionary[type, list[hyperparameter]] = WeakKeyDictionary()
+
+
+def _hyperparameters_of(kind: type) -> list[hyperparameter]:
+    if kind not in _of_classes:
+        named = dict.fromkeys([name for each in kind.__mro__ for name in vars(each)])
+        found = [getattr(kind, name) for name in named if hasattr(kind, name)]
+        _of_classes[kind] = [each for each in found if isinstance(each, hyperparameter)]
+    return _of_classes[kind]
+
+
 class ScheduledHyperparameters:
     """The part of an `Optimizer` that counts updates, and knows the value of each hyperparameter at
     each of them."""
 
+    #: Attributes besides hyperparameters that change what an update does. The class keeps `x` in
+    #: `_x`.
+    flags: tuple[str, ...] = ("clip_norm", "norm_type", "clip_value")
     _made_with: dict[str, Any]
     _records_update = False  # while the optimizer records its update
 
@@ -170,10 +185,7 @@ class ScheduledHyperparameters:
         return value
 
     def _hyperparameters(self) -> list[hyperparameter]:
-        kind = type(self)
-        named = dict.fromkeys([name for each in kind.__mro__ for name in vars(each)])
-        found = [getattr(kind, name) for name in named if hasattr(kind, name)]
-        return [each for each in found if isinstance(each, hyperparameter)]
+        return _hyperparameters_of(type(self))
 
     def _assigned(self) -> dict[str, float | str]:
         """The hyperparameters that were assigned after the optimizer was made, as saved."""
@@ -193,3 +205,17 @@ class ScheduledHyperparameters:
                     saved = decoded(f"[{type(self).__name__}] {name}", saved)
                 restored[name] = each.checked(self, saved)
         return restored
+
+
+def settings_of(optimizer: ScheduledHyperparameters) -> str:
+    """The values at this step of all hyperparameters but `lr`, one a line: what ranks compare."""
+    values: dict[str, Any] = {}
+    for each in _hyperparameters_of(type(optimizer)):
+        if each.name != "lr":
+            schedule = getattr(optimizer, each.name)
+            constant = type(schedule) is Constant
+            values[each.name] = schedule.init_value if constant else optimizer.now(each.name)
+    values |= {name: getattr(optimizer, name) for name in optimizer.flags}
+    if optimizer.scaler is not None:
+        values["factors of the scaler"] = optimizer.scaler.factors
+    return "\n".join([f"{name} {value}" for name, value in values.items()])

@@ -235,3 +235,21 @@ class ParameterKeys:
                 f"[{type(self).__name__}] the state is of other parameters: it has "
                 f"{', '.join(sorted(keys)):.200}, and the model {', '.join(sorted(paths)):.200}"
             )
+
+
+def members_of_groups(optimizer: ParameterKeys) -> str:
+    """The settings of each parameter group, and the parameters that train with them, one group a
+    line: what ranks compare."""
+    groups = optimizer.groups
+    members: dict[int, list[str]] = {id(group): [] for group in groups}
+    for param in optimizer.trained_parameters() if groups else ():
+        key = optimizer.state_key(param)
+        if (group := id(optimizer._group(key, param))) in members:
+            members[group].append(key)
+    return "\n".join(
+        [
+            f"weight_decay {group.weight_decay}, lr_scale {group.lr_scale}: "
+            f"{', '.join(members[id(group)])}"
+            for group in groups
+        ]
+    )

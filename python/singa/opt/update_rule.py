@@ -58,9 +58,6 @@ class UpdateRule(Optimizer):
     #: Hyperparameters that decide which operations an update consists of. An update is recorded
     #: only while they are constant.
     structural: tuple[str, ...] = ("weight_decay", "epsilon")
-    #: Attributes besides hyperparameters that decide about it, or about its scalars. The rule keeps
-    #: `x` in `_x`.
-    flags: tuple[str, ...] = ()
     #: Whether the formula depends on the number of a parameter's updates, schedules apart.
     depends_on_step = False
 
@@ -290,8 +287,7 @@ class UpdateRule(Optimizer):
         if not self._is_builtin():
             return set()
         own = {h.name for h in self._hyperparameters()} | {f"_{flag}" for flag in self.flags}
-        own |= {"_groups", "_clip_norm", "_norm_type", "_clip_value", "_accumulate", "_scaler"}
-        return own
+        return own | {"_groups", "_accumulate", "_scaler"}
 
     def _record_update(self, gradients: Sequence[tuple[Tensor, Tensor]]) -> bool:
         plain = all([schedule.is_plain() for schedule in self._schedules()])
@@ -385,9 +381,6 @@ class UpdateRule(Optimizer):
             self.used_slots(),
             [getattr(self, name).init_value for name in self.structural],
             [getattr(self, name) for name in self.flags],
-            self.clip_norm,
-            self.norm_type,
-            self.clip_value,
             self._uses_table(),
             None if self.scaler is None else self.scaler.factors,
         )

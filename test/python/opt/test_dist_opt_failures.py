@@ -1,5 +1,6 @@
 """What the ranks of a DistOpt report when one of them fails, and wrong arguments."""
 
+import inspect
 import os
 import re
 import signal
@@ -11,6 +12,7 @@ import pytest
 from rank_training import Net, made, sgd, shards
 from ranks import FailedRank, Job, in_ranks
 from singa import distributed, opt, singa_wrap, tensor
+from singa.opt.hyperparameter import settings_of
 
 pytestmark = [
     pytest.mark.cpu("ranks are processes with memory on the CPU"),
@@ -42,6 +44,14 @@ def other_rate(net, x, y):
     net.optimizer.lr = 0.3
 
 
+def other_momentum(net, x, y):
+    net.optimizer.momentum = 0.5
+
+
+def limited(net, x, y):
+    net.optimizer.clip_norm = 1.0
+
+
 def skipped(net, x, y):
     net.optimizer.opt.step()
 
@@ -58,6 +68,8 @@ FAULTS = {
     killed: r"rank 1 \(process \d+\) has ended",
     in_python: r"\[DistOpt\] rank 1: ZeroDivisionError: division by zero",
     other_rate: r"ranks 0 and 2: update 5, call 0, learning rate 0.1; rank 1: .* rate 0.3",
+    other_momentum: r"ranks 0 and 2: momentum 0.9; rank 1: momentum 0.5$",
+    limited: r"ranks 0 and 2: clip_norm None; rank 1: clip_norm 1.0$",
     skipped: r"ranks 0 and 2: update 5, .*; rank 1: update 6",
     frozen: r"second.W|factor",
     checked: r"rank 1: check",
@@ -131,6 +143,64 @@ def test_a_stopped_rank_is_named_at_the_deadline(monkeypatch, node, on_nodes):
     assert "it gave no sign of life for" in one
     assert one.endswith("in barrier 2")
     assert other == one
+
+
+#: An argument of each kind, and what the ranks report where only rank 1 has it.
+OTHER_ARGUMENTS = [
+    (opt.SGD, {"lr": 0.2}, "update 0, call 0, learning rate 0.2"),
+    (opt.SGD, {"weight_decay": 0.1}, "weight_decay 0.1"),
+    (opt.SGD, {"momentum": 0.9, "nesterov": True}, "momentum 0.9"),
+    (opt.SGD, {"momentum": opt.StepDecay(0.9, 5)}, "momentum 0.9"),
+    (opt.SGD, {"norm_type": 1.0}, "norm_type 1.0"),
+    (opt.SGD, {"clip_value": 2.0}, "clip_value 2.0"),
+    (opt.SGD, {"groups": [opt.ParamGroup(["*.b"])]}, "weight_decay None, lr_scale 1.0: classify.b"),
+    (opt.Adam, {"beta_1": 0.5}, "beta_1 0.5"),
+    (opt.Adam, {"epsilon": 1e-3}, "epsilon 0.001"),
+    (opt.Adam, {"amsgrad": True}, "amsgrad True"),
+    (opt.RMSProp, {"centered": True}, "centered True"),
+]
+
+
+@pytest.mark.parametrize(("kind", "arguments", "text"), OTHER_ARGUMENTS)
+def test_ranks_with_other_hyperparameters_are_told_before_an_update(kind, arguments, text):
+    def body(rank, holder):
+        inner = kind(**({"lr": 0.1} | arguments if rank else {"lr": 0.1}))
+        net = made(opt.DistOpt(inner, holder, rank, 2))
+        before = net.classify.W.numpy().copy()
+        x, y = (tensor.from_numpy(v) for v in shards(0, 2)[rank])
+        with pytest.raises(RuntimeError, match="the ranks disagree") as raised:
+            net(x, y)
+        np.testing.assert_array_equal(net.classify.W.numpy(), before)
+        return str(raised.value)
+
+    for found in in_ranks(2, body):
+        assert not isinstance(found, FailedRank), found
+        assert re.search(f"; rank 1: {re.escape(text)}$", found), found
+
+
+OPTIMIZERS = [opt.SGD, opt.RMSProp, opt.AdaGrad, opt.Adam, opt.AdamW]
+#: Arguments of which ranks hear in another way, or that change nothing.
+NOT_SETTINGS = {"lr", "groups", "accumulate", "dtype"}
+VALUES = {
+    "nesterov": True,
+    "centered": True,
+    "amsgrad": True,
+    "scaler": opt.GradScaler(growth_interval=3),
+}
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_every_argument_is_a_setting(kind):
+    names = {*inspect.signature(kind).parameters, *inspect.signature(opt.Optimizer).parameters}
+    for name in names - NOT_SETTINGS - {"kwargs"}:
+        given = {"momentum": 0.5} if name == "nesterov" else {}
+        plain = settings_of(kind(**given))
+        assert settings_of(kind(**given, **{name: VALUES.get(name, 0.25)})) != plain, name
+    assert {f.__name__ for f in OPTIMIZERS} == {
+        name
+        for name, each in vars(opt).items()
+        if isinstance(each, type) and issubclass(each, opt.Optimizer) and each is not opt.Optimizer
+    }
 
 
 def test_wrong_arguments():

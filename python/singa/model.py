@@ -431,7 +431,8 @@ class Model(layer.Layer, metaclass=ModelMeta):
 
     def predict(self, x: Any, *, batch_size: int = 32) -> NDArray[Any]:
         """The outputs for inputs (N, ...), computed in batches; or for the batches of a loader,
-        without their targets.
+        without their targets. Each rank gets the outputs for all inputs, which it computes itself;
+        from a loader with a `shard`, those for its own rows.
 
         >>> net = models.Sequential(layer.Linear(1))
         >>> net.compile([np.zeros((1, 2), np.float32)])

@@ -54,14 +54,21 @@ def evaluate(model: Model, x: Any, y: Any, *, batch_size: int, **options: Any) -
 
 def predict(model: Model, x: Any, *, batch_size: int) -> NDArray[Any]:
     """See `Model.predict`."""
-    return Trainer(model, verbose=False).predict(as_loader(model, x, None, batch_size))
+    loader = as_loader(model, x, None, batch_size, shard=(0, 1))
+    return Trainer(model, verbose=False).predict(loader)
 
 
 def as_loader(
-    model: Model, x: Any, y: Any, batch_size: int, shuffle: bool = False, seed: int = 0
+    model: Model,
+    x: Any,
+    y: Any,
+    batch_size: int,
+    shuffle: bool = False,
+    seed: int = 0,
+    shard: tuple[int, int] | None = None,
 ) -> Any:
     """Batches of arrays (N, ...) or tensors, or of a Dataset such as an ImageFolder. What is a
-    loader already, or a list of batches, comes back.
+    loader already, or a list of batches, comes back. `shard` is that of this rank by default.
 
     Raises TypeError for targets `y` beside a loader or a Dataset.
     """
@@ -74,7 +81,7 @@ def as_loader(
     else:
         dataset = x
     device = next((p.device for p in model.get_params().values()), get_default_device())
-    shard = distributed.shard()
+    shard = distributed.shard() if shard is None else shard
     return DataLoader(dataset, batch_size, shuffle, seed, device=device, shard=shard)
 
 

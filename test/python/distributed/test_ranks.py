@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import singa
 from memory_ranks import on_ranks
-from singa import dist, distributed
+from singa import data, dist, distributed, layer, models
 from singa.launcher.environment import FOREIGN, Environment
 
 
@@ -39,6 +39,27 @@ def test_sums_and_values(ranks):
         assert (some, none) == (True, False)
         assert texts == [{"rank": r, "text": "é\n" * r, "none": None} for r in range(ranks)]
         assert place == (rank, ranks, rank == 0, (rank, ranks))
+
+
+def _predicted(communicator):
+    singa.seed(3)
+    net = models.Sequential(layer.Linear(2))
+    x = np.arange(35, dtype=np.float32).reshape(7, 5)
+    net.compile([x[:2]])
+    loader = data.DataLoader(data.ArrayDataset(x, x), 4, shard=distributed.shard())
+    rows = net.predict(data.ArrayDataset(x), batch_size=4)
+    return net.predict(x, batch_size=4), rows, net.predict(loader)
+
+
+def test_each_rank_predicts_all_rows():
+    ((want, _, _),) = on_ranks(1, _predicted)
+    assert want.shape == (7, 2)
+    results = on_ranks(2, _predicted)
+    for rank, (rows, of_dataset, of_shard) in enumerate(results):
+        np.testing.assert_array_equal(rows, want)
+        np.testing.assert_array_equal(of_dataset, want)
+        own = [[0, 2, 4, 6], [1, 3, 5]][rank]  # batches of 4 and 3 rows
+        np.testing.assert_allclose(of_shard, want[own], rtol=1e-6)
 
 
 def _other_keys(communicator):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -24,6 +25,7 @@ class _State:
     """The communicator that is in use, and whether uncaught exceptions are told to the others."""
 
     communicator: Any = None
+    process = 0  # that uses it; those that it forks do not
     reports = False
 
 
@@ -54,12 +56,18 @@ def use(communicator: Any) -> Any:
     None
     """
     before, _State.communicator = _State.communicator, communicator
+    _State.process = os.getpid()
     if communicator is not None and communicator.world_size > 1 and not _State.reports:
         _State.reports = True
         _report_exceptions()
         if folder := singa_wrap.EnvironmentValue("SINGA_WAITS"):
-            atexit.register(lambda: write_waits(folder, rank(), waits()))
+            atexit.register(_write_waits, folder)
     return before
+
+
+def _write_waits(folder: str) -> None:
+    if _State.process == os.getpid():
+        write_waits(folder, rank(), waits())
 
 
 def _report_exceptions() -> None:
@@ -94,11 +102,19 @@ def waits() -> list[Wait]:
 def abort(text: str) -> None:
     """Has collectives of the other ranks raise an error with this rank and text.
 
-    Does nothing if there are no other ranks, or if this rank has not used the communicator yet.
+    Does nothing if there are no other ranks, if this rank has not used the communicator yet, and
+    in processes that a rank has forked.
     """
     used = _State.communicator
     if used is not None and used.world_size > 1:
-        used.abort(f"rank {used.global_rank}: {text}")
+        abort_by(used, f"rank {used.global_rank}: {text}")
+
+
+def abort_by(communicator: Any, text: str) -> None:
+    """Has collectives of the other ranks of `communicator` raise an error with this text, unless
+    this process was forked by the rank."""
+    if _State.process == os.getpid():
+        communicator.abort(text)
 
 
 def rank() -> int:

@@ -7,7 +7,6 @@ import dataclasses
 import math
 import os
 import secrets
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from .environment import (
 )
 from .interpreter import finding_singa, interpreter, program_name
 from .job import Job, Member, Outcome, say, say_good_end
-from .processes import Guard
+from .processes import Guard, open_standard_streams
 
 PROG = program_name("launch")
 _DESCRIPTION = """\
@@ -127,8 +126,7 @@ def main(arguments: Sequence[str]) -> int:
 
         return estimate.main(arguments[1:])
     options = parse(arguments)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    open_standard_streams()
     try:
         if options.ranks is not None:
             return _run(options)
@@ -136,7 +134,8 @@ def main(arguments: Sequence[str]) -> int:
         if options.under_hosts:  # of a launcher that prints lines of ranks as they come
             prefix, title = f"[{place.rank}] ", f"rank {place.rank}"
             member = Member(title, command, variables, prefix, own, inherits=True)
-            outcome = Job("", [member]).run()
+            # Ranks that wait for it notice first that it is stopped, and kill it.
+            outcome = Job("", [member], timeout=options.timeout + 10).run()
             if not outcome.status:
                 say_good_end(title)
             return outcome.status
@@ -183,13 +182,13 @@ def _start(
     # What starts the ranks on other machines gets the time to end them by itself.
     linger = options.grace if options.hosts else min(2.0, options.grace)
     if not options.report:
-        return Job(name, members, linger, options.grace).run()
+        return Job(name, members, linger, options.grace, options.timeout).run()
     with tempfile.TemporaryDirectory(prefix="singa-waits-") as folder:
         members = [
             dataclasses.replace(each, variables={**each.variables, "SINGA_WAITS": folder})
             for each in members
         ]
-        outcome = Job(name, members, linger, options.grace).run()
+        outcome = Job(name, members, linger, options.grace, options.timeout).run()
         for line in waits.table(waits.read(folder)):
             say(line)
     return outcome

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from .output import Lines
 from .processes import (
+    Adopted,
     die_with,
     ended_by,
     exit_status,
@@ -91,6 +92,7 @@ class _Running:
     process: subprocess.Popen[bytes]
     lines: dict[int, Lines] = field(default_factory=dict)  # by descriptor
     killed: bool = False  # by the launcher
+    stopped: float = 0.0  # seconds for which the launcher has seen it stopped
 
     @property
     def alive(self) -> bool:
@@ -103,18 +105,26 @@ class Job:
     name     the job's name, which is in the members' SINGA_JOB; "" if others have the same job
     linger   seconds that the others get, after a failure, to report it by themselves
     grace    seconds between SIGTERM and SIGKILL
+    timeout  seconds after which a member that is stopped, and for which no other one waits, has
+             failed; None: never
 
     After a failure, processes that are stopped are killed at once, since they cannot end otherwise.
     When the last member has ended, so have all processes that it started, and no shared memory
-    named after the job is left. Without a name this is left to those who know the others.
+    named after the job is left. Without a name the memory is left to those who know the others.
     """
 
     def __init__(
-        self, name: str, members: Sequence[Member], linger: float = 2.0, grace: float = 5.0
+        self,
+        name: str,
+        members: Sequence[Member],
+        linger: float = 2.0,
+        grace: float = 5.0,
+        timeout: float | None = None,
     ) -> None:
         self.name = name
         self.linger = linger
         self.grace = grace
+        self.timeout = timeout
         self._members = members
         self._running: list[_Running] = []
         self._selector = selectors.DefaultSelector()
@@ -122,12 +132,14 @@ class Job:
         self._failed_at: float | None = None
         self._terminated = False
         self._good_ends: set[bytes] = set()
-        self._began = time.monotonic()
+        self._began = self._looked = time.monotonic()
+        self._output_error: OSError | None = None
         self.outcome: Outcome = Outcome()
 
     def run(self) -> Outcome:
         """Runs the job to its end. Raises OSError if a program cannot be started or output cannot
         be written; the others have ended then, too."""
+        self._adopted = Adopted()
         with self._noting_signals():
             try:
                 for member in self._members:
@@ -135,16 +147,21 @@ class Job:
                 while any(running.alive for running in self._running):
                     self._wait()
                     self._reap()
+                    self._look_for_stopped()
                     self._end_others()
+                self._adopted.kill()
                 if self.name:
                     kill_job(self.name)
                 self._drain()
                 self._check_good_ends()
             finally:
                 self._kill_all()
+                self._adopted.kill()
                 if self.name:
                     remove_shared_memory(self.name)
                 self._selector.close()
+        if self._output_error is not None:
+            raise self._output_error
         return self.outcome
 
     def _start(self, member: Member) -> None:
@@ -239,13 +256,21 @@ class Job:
             data = os.read(key.fd, _CHUNK)
         except BlockingIOError:
             return False
-        if data:
-            key.data.feed(data)
-        else:
-            key.data.end()
+        try:
+            key.data.feed(data) if data else key.data.end()
+        except OSError as error:
+            self._note_output_error(error)
+        if not data:
             self._selector.unregister(key.fileobj)
             key.fileobj.close()  # type: ignore[union-attr]
         return bool(data)
+
+    def _note_output_error(self, error: OSError) -> None:
+        """Nobody reads the output any more, which is a failure, unless the job ends anyway: then
+        its ranks still write their checkpoints."""
+        if self._failed_at is None and not self.outcome.requested:
+            self._failed_at = time.monotonic()
+            self._output_error = error
 
     def _drain(self) -> None:
         """Passes on what is left in the pipes."""
@@ -253,7 +278,8 @@ class Job:
             if key.data is not None:
                 while self._pass_on(key):
                     pass
-                key.data.end()
+                with contextlib.suppress(OSError):
+                    key.data.end()
 
     def _handle(self, number: signal.Signals) -> None:
         if number == signal.SIGTSTP:  # Ctrl-Z stops the job and the launcher
@@ -281,6 +307,7 @@ class Job:
     def _reap(self) -> None:
         """Notes which processes have ended, and whether one is the first that failed."""
         alive = [running for running in self._running if running.alive]
+        self._adopted.reap({running.process.pid for running in alive})
         failed = [running for running in alive if running.process.poll()]
         # Of those that ended together, one that was killed is the likelier cause.
         failed.sort(key=lambda running: running.process.returncode > 0)
@@ -310,6 +337,26 @@ class Job:
                 say(f"{self._named(running)} had ended with exit status 0 before")
             if running.alive and is_stopped(running.process.pid):
                 say(f"{self._named(running)} is stopped, it will be killed")
+
+    def _look_for_stopped(self) -> None:
+        """Notes the failure of a member that is stopped after others have ended well. Before, they
+        wait for it and report it."""
+        now = time.monotonic()
+        # More than that between two looks, and the launcher itself was stopped.
+        passed, self._looked = min(now - self._looked, 2.0), now
+        unawaited = not self.name or any(each.process.returncode == 0 for each in self._running)
+        if self.timeout is None or not unawaited or self._failed_at is not None:
+            return
+        for running in self._running:
+            if not (running.alive and is_stopped(running.process.pid)):
+                running.stopped = 0.0
+                continue
+            running.stopped += passed
+            if running.stopped >= self.timeout and not self.outcome.requested:
+                self._failed_at = now
+                self.outcome.status = 1
+                say(f"{self._named(running)} has been stopped for {running.stopped:.1f} s")
+                return
 
     def _deadline(self) -> float | None:
         """When `_end_others` has something to do."""

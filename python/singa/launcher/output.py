@@ -16,7 +16,8 @@ class Lines:
     target  descriptor to write to
     notice  is called with the bytes of each line; returns whether the line is left out
 
-    A line without an end is passed on when the process ends, or when it has a MiB.
+    A line without an end is passed on when the process ends, or when it has a MiB. Once writing has
+    failed, further lines are dropped; `notice` still sees them.
     """
 
     def __init__(
@@ -26,9 +27,10 @@ class Lines:
         self._target = target
         self._notice = notice
         self._rest = b""
+        self._closed = False
 
     def feed(self, data: bytes) -> None:
-        """Takes the next bytes. Raises OSError if writing fails."""
+        """Takes the next bytes. Raises OSError if writing fails, once."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) >= _LONGEST:
             lines.append(self._rest)
@@ -45,9 +47,12 @@ class Lines:
             self._write(self._prefix + rest + b"\n")
 
     def _write(self, data: bytes) -> None:
-        view = memoryview(data)
+        view = memoryview(b"" if self._closed else data)
         while view:
             try:
                 view = view[os.write(self._target, view) :]
             except BlockingIOError:  # a program that has the same output, such as ssh, made it so
                 select.select([], [self._target], [])
+            except OSError:
+                self._closed = True
+                raise

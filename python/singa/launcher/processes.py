@@ -10,12 +10,15 @@ import contextlib
 import ctypes
 import os
 import signal
+import sys
 import time
+from collections.abc import Callable, Container
 from pathlib import Path
 
 _PROC = Path("/proc")
 _SHARED_MEMORY = Path("/dev/shm")
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def ended_by(status: int) -> str:
@@ -56,13 +59,62 @@ def is_stopped(pid: int) -> bool:
 
 def kill_job(job: str, seconds: float = 5.0) -> list[int]:
     """Kills all processes of a job by SIGKILL; returns those that are left after `seconds`."""
+    return _kill_all(lambda: processes_of(job), seconds)
+
+
+def _kill_all(find: Callable[[], list[int]], seconds: float) -> list[int]:
     end = time.monotonic() + seconds
-    while (left := processes_of(job)) and time.monotonic() < end:
+    while (left := find()) and time.monotonic() < end:
         for pid in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)
     return left
+
+
+class Adopted:
+    """The processes that this one gets as children while a job runs: the job's, and those of
+    its descendants whose parents have ended, also in sessions and environments of their own.
+
+    For Linux; elsewhere it knows the job's own processes alone.
+    """
+
+    def __init__(self) -> None:
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1))
+        self._before = set(self._children_of_all().get(os.getpid(), ()))
+
+    def kill(self, seconds: float = 5.0) -> list[int]:
+        """Kills them and their descendants; returns those that are left after `seconds`."""
+        return _kill_all(self._living, seconds)
+
+    def reap(self, own: Container[int] = ()) -> None:
+        """Has the system forget children that have ended, but for `own` ones, whose exit status
+        somebody still asks for."""
+        if not hasattr(os, "waitid"):
+            return
+        with contextlib.suppress(ChildProcessError):
+            while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                if ended.si_pid in own:
+                    return
+                os.waitpid(ended.si_pid, 0)
+
+    def _living(self) -> list[int]:
+        self.reap()
+        children = self._children_of_all()
+        found = [pid for pid in children.get(os.getpid(), ()) if pid not in self._before]
+        for pid in found:
+            found += children.get(pid, ())
+        return found
+
+    @staticmethod
+    def _children_of_all() -> dict[int, list[int]]:
+        children: dict[int, list[int]] = {}
+        for folder in _PROC.glob("[0-9]*"):
+            with contextlib.suppress(OSError, IndexError, ValueError):
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+                children.setdefault(int(fields[1]), []).append(int(folder.name))
+        return children
 
 
 def remove_shared_memory(job: str) -> list[str]:
@@ -87,6 +139,19 @@ def die_with(parent: int) -> None:
         return
     if os.getppid() != parent:  # it ended before the call
         os._exit(128 + signal.SIGKILL)
+
+
+def open_standard_streams() -> None:
+    """Flushes output, and opens standard streams that are closed: a pipe of a rank would get their
+    descriptors."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    while nothing < 3:
+        os.set_inheritable(nothing, True)
+        nothing = os.dup(nothing)
+    os.close(nothing)
 
 
 class Guard:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import autograd, distributed, singa_wrap
+from ..distributed.ranks import abort_by
 from ..layer import late
 from ..layer.base import each_once
 from ..raw.check import integer, names_keywords, number
@@ -189,7 +190,8 @@ class DistOpt(Collectives):
             yield
         except BaseException as error:
             name = type(error).__name__
-            self.communicator.abort(f"[DistOpt] rank {self.global_rank}: {name}: {error}")
+            text = f"[DistOpt] rank {self.global_rank}: {name}: {error}"
+            abort_by(self.communicator, text)
             self.communicator.drain()  # before the memory of gradients goes away
             self._forget_calls()
             raise

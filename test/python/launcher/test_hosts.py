@@ -2,6 +2,7 @@
 
 import re
 import sys
+from pathlib import Path
 
 import pytest
 from singa.launcher import hosts
@@ -112,6 +113,21 @@ def test_a_command_that_hides_that_it_has_killed_a_rank(cluster):
     status, _, errors = cluster.run("-n", 2, "--hosts", "here", script)
     assert status == 1
     assert errors == "singa launch: srun ended with exit status 0, but only 1 of 2 ranks did\n"
+
+
+def test_children_of_ranks_end_there(cluster):
+    """Those of a rank's own session and environment are known to the rank's launcher alone."""
+    script = cluster.script(
+        "import subprocess, sys\nfrom singa import distributed\n"
+        "child = [sys.executable, '-c', 'import time; time.sleep(600)']\n"
+        "started = subprocess.Popen(child, env={}, start_new_session=True)\n"
+        "print(started.pid)"
+    )
+    status, output, errors = cluster.run("-n", 2, "--hosts", "here", script)
+    assert status == 0, errors
+    children = [line.split()[1] for line in output.splitlines()]
+    assert len(children) == 2
+    assert [pid for pid in children if Path("/proc", pid).exists()] == []
 
 
 def test_no_launcher(jobs):

@@ -3,6 +3,8 @@
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -193,6 +195,62 @@ def test_processes_of_ranks_end_too(jobs, end):
     assert status == (4 if end else 0)
 
 
+def test_a_child_with_a_session_and_an_environment_of_its_own_ends_too(jobs):
+    script = jobs.script(
+        TOGETHER
+        + """
+child = "import time; open('child', 'w').close(); time.sleep(600)"
+started = subprocess.Popen([sys.executable, "-c", child], env={}, start_new_session=True)
+Path("pid").write_text(str(started.pid))
+while not Path("child").exists():
+    time.sleep(0.01)
+"""
+    )
+    status, _, errors = jobs.run("-n", 1, script)
+    assert status == 0, errors
+    assert not Path("/proc", (jobs.folder / "pid").read_text()).exists()
+
+
+def test_a_rank_that_is_stopped_when_others_have_ended(jobs):
+    script = jobs.script(TOGETHER + "if rank == 1: os.kill(os.getpid(), signal.SIGSTOP)")
+    status, _, errors = jobs.run("-n", 2, "--timeout", 1, "--grace", 500, script)
+    assert status == 1
+    lines = re.sub(r"\d+\.\d s", "S s", _errors_of_launcher(errors)).splitlines()
+    assert lines == [
+        "singa launch: rank 1 has been stopped for S s",
+        "singa launch: rank 1 was killed by SIGKILL by the launcher",
+    ]
+
+
+FORKS = """
+import os, sys
+from singa import distributed
+distributed.barrier()
+if distributed.rank() == 1 and os.fork() == 0:
+    {end}
+if distributed.rank() == 1:
+    print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
+distributed.barrier()
+print("good", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "text"),
+    [
+        ("raise ValueError('of the child')", 1, "ValueError: of the child"),
+        ("sys.exit(3)", 3, ""),
+        ("distributed.barrier()", 1, "it belongs to the process that forked this one"),
+        ("distributed.abort('of the child'); sys.exit(4)", 4, ""),
+    ],
+)
+def test_the_end_of_a_forked_child_is_not_its_ranks(jobs, end, status, text):
+    found, output, errors = jobs.run("-n", 2, jobs.script(FORKS.format(end=end)))
+    assert found == 0, errors
+    assert sorted(output.splitlines()) == ["[0] good", f"[1] {status}", "[1] good"]
+    assert text in errors
+
+
 def _wait_for(condition):
     end = time.monotonic() + 30
     while not condition():
@@ -304,6 +362,49 @@ def test_a_reader_that_goes_away_ends_the_job(jobs):
     assert process.wait(timeout=30) == 1
     assert "Broken pipe" in process.stderr.read()
     process.stderr.close()
+
+
+# The launcher has failed to write when it reads on, which takes the next lines out of the pipe.
+SAVES = """
+def save(number, frame):
+    for line in range(5000):
+        print("a line for nobody", flush=True)
+    Path(f"saved-{rank}").touch()
+    sys.exit(0)
+"""
+
+
+@pytest.mark.parametrize("number", [0, signal.SIGHUP])
+def test_ranks_save_when_nobody_reads_their_output(jobs, number):
+    """Nobody reads: the job ends by SIGTERM. A terminal that goes away also sends SIGHUP."""
+    script = jobs.script(
+        TOGETHER
+        + SAVES
+        + "for number in (signal.SIGTERM, signal.SIGHUP): signal.signal(number, save)\n"
+        + "print('up', flush=True)\n"
+        + ("while True: time.sleep(0.01)" if number else "while True: print('x'); time.sleep(0.01)")
+    )
+    process = jobs.start("-n", 1, "--restarts", 3, script)
+    assert process.stdout.readline() == "[0] up\n"
+    process.stdout.close()
+    if number:
+        process.send_signal(number)
+    assert process.wait(timeout=30) == (0 if number else 1)
+    assert (jobs.folder / "saved-0").exists()
+    assert ("Broken pipe" in process.stderr.read()) == (not number)
+    process.stderr.close()
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+def test_standard_streams_that_are_closed(jobs, closed):
+    script = jobs.script("print('x'); open('done', 'w').close()")
+    launch = f"exec {sys.executable} -m singa launch -n 1 {script} {closed}"
+    ended = subprocess.run(
+        ["sh", "-c", launch], env=jobs.variables, cwd=jobs.folder, capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == ("" if ">&- 2" in closed or closed == ">&-" else "[0] x\n")
+    assert (jobs.folder / "done").exists()
 
 
 def test_inside_another_launcher(jobs):

@@ -32,7 +32,9 @@ def test_the_window_is_the_engines():
         "return nodes == 1 ? kBuffersOfNode : std::bit_ceil(4 * static_cast<uint64_t>(nodes));",
     ):
         assert line in text
-    assert "{1, memory.buffers() - 2}, where," in (SOURCES / "collectives/collectives.cc").read_text()
+    assert (
+        "{1, memory.buffers() - 2}, where," in (SOURCES / "collectives/collectives.cc").read_text()
+    )
     found = [window(n) for n in (2, 3, 4, 8, 16, 256, 1024)]
     assert [buffers for buffers, _ in found] == [8, 16, 16, 32, 64, 1024, 4096]
     assert [chunk >> 10 for _, chunk in found] == [128, 64, 64, 64, 64, 16, 16]

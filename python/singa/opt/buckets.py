@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from ..tape.tensor import wrap
 from ..tensor import DType, Tensor
@@ -29,6 +30,14 @@ def full_buckets(pairs: Iterable[Pair], limit: int) -> Iterator[list[Pair]]:
             yield bucket
             full = limit
     yield from filling.values()
+
+
+def with_gradients(pairs: Sequence[Pair], raw: Sequence[Any]) -> list[Pair]:
+    """The parameters with these raw gradients, in the types of their own."""
+    return [
+        (param, wrap(other.AsType(int(grad.dtype)), False))
+        for (param, grad), other in zip(pairs, raw, strict=True)
+    ]
 
 
 def parts_of(params: Sequence[Tensor], limit: int) -> list[list[Tensor]]:

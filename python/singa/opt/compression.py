@@ -2,18 +2,24 @@
 
 What a rank does not send in a step, because of rounding or because it is small, is its residual. It
 is added to the gradient of the next step. Seide et al. 2014; Karimireddy et al. 2019.
+
+With a GradScaler, limits and residuals are those of gradients without the scale, which may change.
+Where a gradient of one rank, or a scaled float16 value, is infinite or NaN, no rank makes the update.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .. import distributed
 from .. import singa_wrap as _c
 from ..tape.tensor import wrap
 from ..tensor import Tensor
 
 _KEY = "residuals"
+_LARGEST = 65504.0  # of float16
 
 
 class Residuals:
@@ -28,6 +34,10 @@ class Residuals:
         if key not in self._raw:
             self._raw[key] = _c.Full(grad.shape(), 0.0, grad.device(), _c.kFloat32)
         return self._raw[key]
+
+    def keep(self, key: str, raw: Any) -> None:
+        """Sets the residual of the parameter `key`."""
+        self._raw[key] = raw
 
     def get_states(self, communicator: Any) -> dict[str, Any]:
         """The residuals of all ranks, as "rank/parameter"; nothing where there are none. All ranks
@@ -64,20 +74,61 @@ def clip_values(grads: Sequence[Any], bound: float) -> None:
             _c.BinaryInto(op, grad, limit, grad)
 
 
+def without_scale(grads: Sequence[Any], scale: float) -> list[Any]:
+    """Raw gradients of a loss that was scaled, in place where they are wide enough."""
+    wide = [g if g.data_type() == _c.kFloat64 else g.AsType(_c.kFloat32) for g in grads]
+    if wide and scale != 1.0:
+        _c.ScaleAll(wide, 1.0 / scale)
+    return wide
+
+
+def overflow_like(grads: Sequence[Any]) -> list[Any]:
+    """NaN for each element: with these all ranks skip their update."""
+    return [_c.Full(g.shape(), math.nan, g.device(), g.data_type()) for g in grads]
+
+
+def is_finite(tensors: Sequence[Any]) -> bool:
+    """Whether no element of the raw tensors is infinite or NaN."""
+    norm = _c.GlobalNorm(list(tensors))
+    return bool(norm - norm == 0)
+
+
 def sum_of_halves(
-    communicator: Any, keys: Sequence[str], grads: Sequence[Any], residuals: Residuals
-) -> list[Any]:
-    """The mean of the raw gradients over the ranks, which send float16 and add in float32."""
-    halves = []
+    communicator: Any,
+    keys: Sequence[str],
+    grads: Sequence[Any],
+    residuals: Residuals,
+    scale: float | None = None,
+) -> list[Any] | None:
+    """The mean of the raw gradients over the ranks, which send float16 and add in float32.
+
+    With the `scale` of a GradScaler, by which gradients were divided, ranks send scaled values and
+    get a scaled mean. None: a value of some rank does not fit into float16, so that no rank may
+    make the update; residuals stay. Without a scale, values are limited to what float16 holds, and
+    the rest is sent later.
+    """
+    wanted, halves = [], []
     for key, grad in zip(keys, grads, strict=True):
-        residual = residuals.of(key, grad)
-        _c.Axpy(1.0, grad, residual)
-        half = residual.AsType(_c.kFloat16)
-        _c.Axpy(-1.0, half, residual)
-        halves.append(half)
-    if not _is_finite(grads):  # the loss has overflowed, which is no error of rounding
-        for key, grad in zip(keys, grads, strict=True):
-            residuals.of(key, grad).Fill(0.0)
+        total = residuals.of(key, grad).Clone()
+        _c.Axpy(1.0, grad, total)
+        wanted.append(total)
+        scaled = total if scale is None else _c.Unary(_c.UnaryOp_kMulScalar, total, scale)
+        halves.append(scaled.AsType(_c.kFloat16))
+    fits, lost = is_finite(halves), False
+    if scale is not None:
+        if distributed.any_rank(not fits):
+            return None
+    elif not fits:
+        lost = not is_finite(grads)  # the loss has overflowed, which is no error of rounding
+        if not lost:
+            limited = [_c.Unary(_c.UnaryOp_kClip, t, -_LARGEST, _LARGEST) for t in wanted]
+            halves = [t.AsType(_c.kFloat16) for t in limited]
+    for key, total, half in zip(keys, wanted, halves, strict=True):
+        if lost:
+            total.Fill(0.0)
+        else:
+            _c.Axpy(-1.0 if scale is None else -1.0 / scale, half, total)
+        residuals.keep(key, total)
     communicator.all_reduce(halves, list(keys), 1.0 / communicator.world_size)
     return [half.AsType(g.data_type()) for half, g in zip(halves, grads, strict=True)]
 
@@ -121,8 +172,3 @@ def fused(sizes: Sequence[int], threshold: int) -> list[list[int]]:
             buffers.append(filling)
             filling, filled = [], 0
     return [*buffers, filling] if filling else buffers
-
-
-def _is_finite(tensors: Sequence[Any]) -> bool:
-    norm = _c.GlobalNorm(list(tensors))
-    return bool(norm - norm == 0)

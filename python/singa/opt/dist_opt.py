@@ -25,9 +25,17 @@ from ..tape.tensor import as_raw, wrap
 from ..tensor import DType, Tensor
 from . import agreement
 from .algorithms import SGD
-from .buckets import Pair, dense, full_buckets, parts_of
+from .buckets import Pair, dense, full_buckets, parts_of, with_gradients
 from .collectives import Collectives, update_statistics
-from .compression import Residuals, clip_values, sum_of_halves, sum_of_largest
+from .compression import (
+    Residuals,
+    clip_values,
+    is_finite,
+    overflow_like,
+    sum_of_halves,
+    sum_of_largest,
+    without_scale,
+)
 from .counting import counted_copy, of_sum, scale_to_mean
 from .hyperparameter import settings_of
 from .optimizer import Optimizer
@@ -436,7 +444,9 @@ class DistOpt(Collectives):
     ) -> None:
         """As backward_and_update, with float16 between the ranks, added in float32. The rounding
         errors of a step are added to the gradients of the next (error feedback), and are part of
-        the state. With `clipping`, elements of gradients are first limited to ±clip_Value."""
+        the state. With `clipping`, elements of gradients are first limited to ±clip_Value. With a
+        scaler, limits are those of gradients without the scale, and an update whose scaled values
+        do not fit into float16 on some rank is skipped by all."""
         bound = number("DistOpt", "clip_Value", clip_Value) if clipping else None
         self._compressed(loss, functools.partial(self._reduce_half, bound))
 
@@ -479,10 +489,10 @@ class DistOpt(Collectives):
 
     def _reduce_half(self, bound: float | None, pairs: list[Pair]) -> None:
         keys = self._keys_of(pairs)
-        grads = [dense(grad).data for _, grad in pairs]
+        grads, scale = self._without_scale(pairs)
         if bound is not None:
             clip_values(grads, bound)
-        sums = sum_of_halves(self.communicator, keys, grads, self._residuals)
+        sums = sum_of_halves(self.communicator, keys, grads, self._residuals, scale)
         self._apply(pairs, sums)
 
     def _reduce_sparse(
@@ -490,19 +500,33 @@ class DistOpt(Collectives):
     ) -> None:
         keys = self._keys_of(pairs)
         residuals = self._residuals if corr else None
-        grads = [dense(grad).data for _, grad in pairs]
-        sums = sum_of_largest(self.communicator, keys, grads, spars, topk, limit, residuals)
+        grads, scale = self._without_scale(pairs)
+        sums = None
+        if scale is None or not distributed.any_rank(not is_finite(grads)):
+            sums = sum_of_largest(self.communicator, keys, grads, spars, topk, limit, residuals)
+            if scale is not None:
+                singa_wrap.ScaleAll(sums, scale)
         self._apply(pairs, sums)
+
+    def _without_scale(self, pairs: list[Pair]) -> tuple[list[Any], float | None]:
+        """The raw gradients, without the scale of a GradScaler, and that scale."""
+        grads = [dense(grad).data for _, grad in pairs]
+        if self.opt.scaler is None:
+            return grads, None
+        scale = self.opt.scaler.get_scale()
+        return without_scale(grads, scale), scale
 
     def _keys_of(self, pairs: list[Pair]) -> list[str]:
         if self._state_owners is not None:
             self._state_owners.add([param for param, _ in pairs])
         return [self.opt.state_key(param) for param, _ in pairs]
 
-    def _apply(self, pairs: list[Pair], sums: list[Any]) -> None:
-        self.opt.apply_gradients(
-            [(param, wrap(total, False)) for (param, _), total in zip(pairs, sums, strict=True)]
-        )
+    def _apply(self, pairs: list[Pair], sums: list[Any] | None) -> None:
+        """Updates by sums over the ranks. None: a rank's gradients have overflowed, and the scaler
+        of each rank skips the update."""
+        if sums is None:
+            sums = overflow_like([grad.data for _, grad in pairs])
+        self.opt.apply_gradients(with_gradients(pairs, sums))
         self._share([param for param, _ in pairs])
 
     def backward_and_partial_update(self, loss: Tensor, threshold: int = 2097152) -> None:
@@ -520,7 +544,10 @@ class DistOpt(Collectives):
         host_call(self._end_call)
 
     def _update_and_average(self, pairs: list[Pair], limit: int) -> None:
-        self.opt.apply_gradients(pairs)
+        grads = [grad.data for _, grad in pairs]
+        if self.opt.scaler is not None and distributed.any_rank(not is_finite(grads)):
+            grads = overflow_like(grads)  # ranks have one scale, and count the same updates
+        self.opt.apply_gradients(with_gradients(pairs, grads))
         parts = parts_of([param for param, _ in pairs], limit)
         part = parts[self.partial % len(parts)]
         names = [self.opt.state_key(param) for param in part]

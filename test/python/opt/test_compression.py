@@ -239,3 +239,133 @@ def test_a_run_with_compression_goes_on_from_its_checkpoint(way, tmp_path):
         found, names = result
         assert found == []
         assert [name for name in names if name.startswith("residuals/1/")]
+
+
+# --- with a GradScaler
+
+
+def test_halves_with_a_scale_have_the_bits_of_those_without():
+    rng = np.random.default_rng(4)
+    grads = rng.normal(size=(2, 3, 50)).astype(np.float32)  # of ranks and steps
+
+    def body(rank, holder):
+        communicator = singa_wrap.Communicator(rank, 2, holder, 0)
+        distributed.use(communicator)
+        kept = [Residuals({}), Residuals({})]
+        found = []
+        for step, scale in enumerate((1024.0, 64.0, 0.5)):
+            for residuals, factor in zip(kept, (scale, None), strict=True):
+                raw = tensor.from_numpy(grads[rank][step].copy()).data
+                (mean,) = sum_of_halves(communicator, ["w"], [raw], residuals, factor)
+                mean = tensor.from_raw_tensor(mean).numpy() / (factor or 1.0)
+                left = tensor.from_raw_tensor(residuals.of("w", raw)).numpy()
+                found.append((mean.tobytes(), left.tobytes()))
+        return found
+
+    for found in in_ranks(2, body):
+        assert not isinstance(found, FailedRank), found
+        assert found[::2] == found[1::2]
+
+
+def test_no_rank_updates_where_a_value_does_not_fit_into_float16():
+    def body(rank, holder):
+        communicator = singa_wrap.Communicator(rank, 2, holder, 0)
+        distributed.use(communicator)
+        residuals = Residuals({})
+        found = []
+        for value, scale in ((100.1, 8.0), (100.0 if rank else 60.0, 1024.0), (100.0, 512.0)):
+            raw = tensor.from_numpy(np.array([value], np.float32)).data
+            means = sum_of_halves(communicator, ["w"], [raw], residuals, scale)
+            mean = None if means is None else tensor.from_raw_tensor(means[0]).numpy().tolist()
+            found.append((mean, tensor.from_raw_tensor(residuals.of("w", raw)).numpy().item()))
+        return found
+
+    for first, overflow, last in in_ranks(2, body):
+        assert first[0] == [801.0]
+        assert first[1] == pytest.approx(100.1 - 801.0 / 8, abs=1e-5)
+        assert overflow == (None, first[1])  # 100 · 1024 is too large, on rank 1 alone
+        assert last[0] == [51200.0]
+
+
+def test_values_beyond_float16_are_sent_later():
+    """Without a scaler, which would skip the update."""
+
+    def body(rank, holder):
+        communicator = singa_wrap.Communicator(rank, 2, holder, 0)
+        residuals = Residuals({})
+        sent = []
+        for value in (100000.0, 0.0, 0.0):
+            raw = tensor.from_numpy(np.array([value, -1.0], np.float32)).data
+            (mean,) = sum_of_halves(communicator, ["w"], [raw], residuals)
+            sent.append(tensor.from_raw_tensor(mean).numpy().tolist())
+        return sent
+
+    assert in_ranks(2, body) == [[[65504.0, -1.0], [34496.0, -1.0], [0.0, -1.0]]] * 2
+
+
+def clipped_half(optimizer, loss):
+    optimizer.backward_and_update_half(loss, clipping=True, clip_Value=0.01)
+
+
+def by_threshold(optimizer, loss):
+    optimizer.backward_and_sparse_update(loss, spars=0.01)
+
+
+WAYS = [half, clipped_half, sparse, by_threshold, partly]
+
+
+@pytest.mark.parametrize("graph", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_scale_that_changes_does_not_change_what_is_sent(way, graph):
+    def body(rank, holder):
+        def run(number, scaler):
+            job = singa_wrap.NcclIdHolder(f"{holder.id}-{number}")
+            inner = opt.SGD(lr=0.1, momentum=0.9, scaler=scaler)
+            net = made(opt.DistOpt(inner, job, rank, 2), graph)
+            net.train_one_batch = partial(step_by, net, partial(way, net.optimizer))
+            for step in range(8):
+                x, y = shards(step, 2)[rank]
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # the partial is no recorded setting
+                    net(tensor.from_numpy(x), tensor.from_numpy(y))
+            assert net.optimizer.steps == 8
+            return {name: p.numpy() for name, p in net.get_params().items()}
+
+        plain = run(0, None)
+        growing = run(1, opt.GradScaler(64.0, growth_interval=2))
+        return plain, growing
+
+    for plain, growing in in_ranks(2, body):
+        for name, value in plain.items():
+            np.testing.assert_allclose(growing[name], value, rtol=0, atol=3e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("graph", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+def test_an_overflow_on_one_rank_skips_the_update_of_all(way, graph):
+    def body(rank, holder):
+        inner = opt.SGD(lr=0.1, scaler=opt.GradScaler(256.0))
+        net = made(opt.DistOpt(inner, holder, rank, 2), graph)
+        net.train_one_batch = partial(step_by, net, partial(way, net.optimizer))
+        found = []
+        for step in range(5):
+            x, y = shards(step, 2)[rank]
+            if step == 3 and rank == 1:
+                x[0, 0, 0, 0] = np.inf
+            before = net.classify.W.numpy().tobytes()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                net(tensor.from_numpy(x), tensor.from_numpy(y))
+            changed = net.classify.W.numpy().tobytes() != before
+            found.append((changed, net.optimizer.steps, net.optimizer.scaler.get_scale()))
+        kept = net.optimizer.opt.unsent.values()
+        finite = [np.isfinite(tensor.from_raw_tensor(raw).numpy()).all() for raw in kept]
+        return found, all(finite)
+
+    for found, finite in in_ranks(2, body):
+        assert finite
+        changed, steps, scales = zip(*found, strict=True)
+        assert steps == (1, 2, 3, 3, 4)
+        assert scales == (256, 256, 256, 128, 128)
+        assert changed[:3] + changed[4:] == (True,) * 4
+        assert way is partly or not changed[3]  # which averages a part all the same

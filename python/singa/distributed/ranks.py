@@ -21,6 +21,12 @@ from ..tape.tensor import as_raw, wrap
 _HOST = singa_wrap.DeviceKind_kCpu
 
 
+if os.environ.get("SINGA_RANK"):  # the launcher asks for the stack of a rank that hangs
+    from ..launcher.processes import show_stack_on_signal
+
+    show_stack_on_signal()
+
+
 class _State:
     """The communicator that is in use, and whether uncaught exceptions are told to the others."""
 

@@ -90,6 +90,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         action="store_true",
         help="say at the end which ranks the others have waited for",
     )
+    add(
+        "--log-dir",
+        type=Path,
+        metavar="DIR",
+        help="also write the output of each rank to a file of its own, DIR/rank-0.log and so on",
+    )
     add("--under-hosts", action="store_true", help=argparse.SUPPRESS)  # started by --hosts
     add("-m", "--module", action="store_true", help="SCRIPT is the name of a module")
     add("script", metavar="SCRIPT", help="a Python file; the arguments after it are the script's")
@@ -131,12 +137,14 @@ def main(arguments: Sequence[str]) -> int:
         if options.ranks is not None:
             return _run(options)
         command, variables, place, own = _as_rank(options)
-        if options.under_hosts:  # of a launcher that prints lines of ranks as they come
-            prefix, title = f"[{place.rank}] ", f"rank {place.rank}"
-            member = Member(title, command, variables, prefix, own, inherits=True)
+        if options.under_hosts or options.log_dir:
+            # A launcher with --under-hosts prints lines of ranks as they come.
+            prefix, title = f"[{place.rank}] " if options.under_hosts else "", f"rank {place.rank}"
+            log = _log(options, place)
+            member = Member(title, command, variables, prefix, own, inherits=True, log=log)
             # Ranks that wait for it notice first that it is stopped, and kill it.
             outcome = Job("", [member], timeout=options.timeout + 10).run()
-            if not outcome.status:
+            if not outcome.status and options.under_hosts:
                 say_good_end(title)
             return outcome.status
         if own:
@@ -204,17 +212,29 @@ def _here(
         count = f"{len(every)} core{'s' if len(every) > 1 else ''}"
         say(f"{_ranks(ranks)} share {count}")
     quota = cores.quota()
+    places = [dataclasses.replace(place, rank=rank, local_rank=rank) for rank in range(ranks)]
     return [
         Member(
-            f"rank {rank}",
+            f"rank {each.rank}",
             script_command(options),
-            _with_threads(shared, own, ranks, quota)
-            | dataclasses.replace(place, rank=rank, local_rank=rank).variables(),
-            f"[{rank}] ",
+            _with_threads(shared, own, ranks, quota) | each.variables(),
+            f"[{each.rank}] ",
             own,
+            log=_log(options, each),
         )
-        for rank, own in enumerate(cores.split(every, ranks))
+        for each, own in zip(places, cores.split(every, ranks), strict=True)
     ]
+
+
+def _log(options: argparse.Namespace, place: Environment) -> Path | None:
+    """The file for the output of a rank. The first start of a job empties it."""
+    if options.log_dir is None:
+        return None
+    options.log_dir.mkdir(parents=True, exist_ok=True)
+    log: Path = options.log_dir / f"rank-{place.rank}.log"
+    if not place.restart:
+        log.write_bytes(b"")
+    return log
 
 
 def _over_hosts(
@@ -222,6 +242,7 @@ def _over_hosts(
 ) -> Member:
     program = [*interpreter(), "-m", "singa", "launch", "--under-hosts"]
     program += ["--timeout", str(options.timeout), "--grace", f"{options.grace:g}"]
+    program += ["--log-dir", str(options.log_dir)] if options.log_dir else []
     program += [*(["-m"] if options.module else []), options.script, *options.arguments]
     variables = _without_place(shared)
     variables |= {"SINGA_JOB": place.job, "SINGA_RESTART": str(place.restart)}

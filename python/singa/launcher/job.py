@@ -9,13 +9,14 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from .output import Lines
 from .processes import (
     Adopted,
+    ask_for_stack,
     die_with,
     ended_by,
     exit_status,
@@ -29,6 +30,7 @@ _OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 _FORWARDED = (*_OF_TERMINAL, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 _ENDING = (*_OF_TERMINAL, signal.SIGTERM)
 _CHUNK = 1 << 16
+_FOR_STACKS = 0.5  # seconds to print them
 
 
 def say(text: str) -> None:
@@ -48,6 +50,7 @@ class Member:
     cores      CPUs that it may use; empty: all
     inherits   whether it gets the launcher's open files, such as MPI's connection to its daemon
     starts     number of ranks that it starts, whose launchers report their ends in its output
+    log        file to which its output is appended, too
     """
 
     title: str
@@ -57,6 +60,7 @@ class Member:
     cores: Sequence[int] = ()
     inherits: bool = False
     starts: int = 0
+    log: Path | None = None
 
 
 #: A line by which the launcher of a rank reports the failure of this rank.
@@ -134,6 +138,8 @@ class Job:
         self._good_ends: set[bytes] = set()
         self._began = self._looked = time.monotonic()
         self._output_error: OSError | None = None
+        self._logs: list[int] = []  # descriptors
+        self._asked = False  # the others to show their stacks
         self.outcome: Outcome = Outcome()
 
     def run(self) -> Outcome:
@@ -160,6 +166,8 @@ class Job:
                 if self.name:
                     remove_shared_memory(self.name)
                 self._selector.close()
+                for log in self._logs:
+                    os.close(log)
         if self._output_error is not None:
             raise self._output_error
         return self.outcome
@@ -184,11 +192,32 @@ class Job:
         )
         running = _Running(member, process)
         self._running.append(running)
+        copy = self._log(member)
         for stream, target in ((process.stdout, 1), (process.stderr, 2)):
             assert stream is not None
             os.set_blocking(stream.fileno(), False)
-            lines = Lines(member.prefix, target, self._look if member.starts else None)
+            lines = Lines(member.prefix, target, self._look if member.starts else None, copy)
             self._selector.register(stream, selectors.EVENT_READ, lines)
+
+    def _log(self, member: Member) -> Callable[[bytes], object] | None:
+        """Appends to the member's log; a full disk costs the log, and not the training."""
+        if member.log is None:
+            return None
+        log = os.open(member.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        self._logs.append(log)
+
+        def append(data: bytes) -> None:
+            if log not in self._logs:
+                return
+            try:
+                while data:
+                    data = data[os.write(log, data) :]
+            except OSError as error:
+                self._logs.remove(log)
+                os.close(log)
+                say(f"the log of {member.title} ends here: {error}")
+
+        return append
 
     def _look(self, line: bytes) -> bool:
         """Notes the first failure and the good ends that launchers on other machines report.
@@ -362,7 +391,17 @@ class Job:
         """When `_end_others` has something to do."""
         if self._failed_at is None or self.outcome.requested:
             return None
-        return self._failed_at + self.linger + (self.grace if self._terminated else 0.0)
+        seconds = self.linger + (self.grace if self._terminated else 0.0)
+        return self._failed_at + seconds + (_FOR_STACKS if self._asked else 0.0)
+
+    def _ask_for_stacks(self) -> bool:
+        """Has those that still run print their Python stacks; returns whether some do."""
+        shown = False
+        for running in self._running:
+            if running.alive and ask_for_stack(running.process.pid):
+                say(f"{self._named(running)} still runs; its Python stack:")
+                shown = True
+        return shown
 
     def _end_others(self) -> None:
         """After a failure: kills what is stopped, then has the others end."""
@@ -380,6 +419,10 @@ class Job:
                 self._signal(running, signal.SIGKILL, group=True)
         if time.monotonic() < deadline:
             return
+        if not self._asked:
+            self._asked = True
+            if self._ask_for_stacks():
+                return
         for running in self._running:
             running.killed = running.killed or running.alive
             self._signal(running, signal.SIGKILL if self._terminated else signal.SIGTERM, True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 _LONGEST = 1 << 20
 
@@ -15,17 +15,23 @@ class Lines:
     prefix  text before each line, such as "[0] "
     target  descriptor to write to
     notice  is called with the bytes of each line; returns whether the line is left out
+    copy    is called with the lines, without prefixes
 
     A line without an end is passed on when the process ends, or when it has a MiB. Once writing has
     failed, further lines are dropped; `notice` still sees them.
     """
 
     def __init__(
-        self, prefix: str, target: int, notice: Callable[[bytes], bool] | None = None
+        self,
+        prefix: str,
+        target: int,
+        notice: Callable[[bytes], bool] | None = None,
+        copy: Callable[[bytes], object] | None = None,
     ) -> None:
         self._prefix = prefix.encode()
         self._target = target
         self._notice = notice
+        self._copy = copy
         self._rest = b""
         self._closed = False
 
@@ -37,14 +43,17 @@ class Lines:
             self._rest = b""
         if self._notice is not None:
             lines = [line for line in lines if not self._notice(line)]
-        if lines:
-            self._write(b"".join(self._prefix + line + b"\n" for line in lines))
+        self._pass_on(lines)
 
     def end(self) -> None:
         """Passes on a last line without an end."""
         rest, self._rest = self._rest, b""
-        if rest:
-            self._write(self._prefix + rest + b"\n")
+        self._pass_on([rest] if rest else [])
+
+    def _pass_on(self, lines: Sequence[bytes]) -> None:
+        if lines and self._copy is not None:
+            self._copy(b"".join(line + b"\n" for line in lines))
+        self._write(b"".join(self._prefix + line + b"\n" for line in lines))
 
     def _write(self, data: bytes) -> None:
         view = memoryview(b"" if self._closed else data)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import os
 import signal
 import sys
@@ -17,6 +18,8 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 _SHARED_MEMORY = Path("/dev/shm")
+#: Asks for Python stacks; None: the system has none to spare.
+STACK_SIGNAL: int | None = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else None
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -55,6 +58,27 @@ def is_stopped(pid: int) -> bool:
     except (OSError, IndexError):
         return False
     return state in "Tt"
+
+
+def show_stack_on_signal() -> None:
+    """From now on this process prints its Python stacks when `ask_for_stack` asks for it, also
+    while it is in a long call of C."""
+    if STACK_SIGNAL is not None and signal.getsignal(STACK_SIGNAL) == signal.SIG_DFL:
+        faulthandler.register(STACK_SIGNAL, file=2)
+
+
+def ask_for_stack(pid: int) -> bool:
+    """Has a process that has called `show_stack_on_signal` print its stacks to standard error.
+    Returns whether it was asked; the signal would end another one."""
+    try:
+        status = (_PROC / str(pid) / "status").read_text()
+        caught = int(status.partition("SigCgt:")[2].split()[0], 16)
+        if STACK_SIGNAL is None or not caught >> (STACK_SIGNAL - 1) & 1:
+            return False
+        os.kill(pid, STACK_SIGNAL)
+    except (OSError, IndexError, ValueError):
+        return False
+    return True
 
 
 def kill_job(job: str, seconds: float = 5.0) -> list[int]:

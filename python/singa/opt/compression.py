@@ -4,7 +4,8 @@ What a rank does not send in a step, because of rounding or because it is small,
 is added to the gradient of the next step. Seide et al. 2014; Karimireddy et al. 2019.
 
 With a GradScaler, limits and residuals are those of gradients without the scale, which may change.
-Where a gradient of one rank, or a scaled float16 value, is infinite or NaN, no rank makes the update.
+Where a gradient of one rank, or a scaled float16 value, is infinite or NaN, no rank makes the
+update.
 """
 
 from __future__ import annotations

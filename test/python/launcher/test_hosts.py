@@ -75,7 +75,8 @@ def cluster(jobs):
 
 def test_ranks_of_srun(cluster):
     script = cluster.script(SCRIPT)
-    status, output, errors = cluster.run("-n", 2, "--hosts", "here", "--restarts", 1, script)
+    options = "--restarts", 1, "--log-dir", "logs"
+    status, output, errors = cluster.run("-n", 2, "--hosts", "here", *options, script)
     assert status == 0, errors
     lines = output.splitlines()
     for rank in range(2):
@@ -83,6 +84,8 @@ def test_ranks_of_srun(cluster):
         count = [f"[{rank}] {i} of {rank}/2" for i in range(50)]
         assert [line for line in own if " of " in line] == count * 2
         assert own[-1] == f"[{rank}] [0, 1]"
+        log = (cluster.folder / f"logs/rank-{rank}.log").read_text().splitlines()
+        assert [f"[{rank}] {line}" for line in log] == own
     assert "[0] the first start" in lines
     assert re.search(r"launch: rank 1 \(process \d+\) ended with exit status 6 first", errors)
     assert "singa launch: restart 1 of 1, 2 ranks\n" in errors

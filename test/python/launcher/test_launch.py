@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from singa import __main__ as command_line
+from singa.launcher.processes import ask_for_stack
 
 STATES = """
 import os
@@ -455,3 +456,83 @@ def test_help(capsys):
     text = capsys.readouterr().out
     assert text.startswith("usage: python -m singa launch [-n N] [options] [-m] SCRIPT ...")
     assert all(word in text for word in ("--hosts", "--restarts", "--restart-with", "SINGA_RANK"))
+
+
+HANGS = """
+import sys, time
+from singa import distributed
+distributed.barrier()
+
+def in_a_loop():
+    while True:
+        time.sleep(0.01)
+
+if distributed.rank() == 1:
+    in_a_loop()
+distributed.barrier()
+"""
+
+
+def test_a_rank_that_hangs_shows_its_stack(jobs):
+    status, _, errors = jobs.run("-n", 2, "--timeout", 1, jobs.script(HANGS))
+    assert status == 1
+    found = errors.splitlines()
+    asked = next(i for i, line in enumerate(found) if line.endswith("its Python stack:"))
+    assert re.match(r"singa launch: rank 1 \(process \d+\) still runs", found[asked])
+    assert any(re.search(r"^\[1\] +File .*script.py.* in in_a_loop$", line) for line in found)
+    assert re.search(r"rank 1 \(process \d+\) was killed by SIGTERM by the launcher", errors)
+
+
+def test_a_process_that_shows_no_stack_is_not_asked(jobs):
+    """The signal would end it."""
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    assert not ask_for_stack(child.pid)
+    time.sleep(0.2)
+    assert child.poll() is None
+    child.kill()
+    child.wait()
+
+
+LOGGED = """
+import sys
+print(f"{rank} of {size}, start {restart}", flush=True)
+print("to standard error", file=sys.stderr, flush=True)
+print("no end", end="")
+sys.exit(3 if rank == 1 and not restart else 0)
+"""
+
+
+def test_each_rank_has_a_log(jobs):
+    (jobs.folder / "logs").mkdir()
+    (jobs.folder / "logs/rank-0.log").write_text("of an earlier job\n")
+    script = jobs.script(TOGETHER + LOGGED)
+    status, output, _ = jobs.run("-n", 2, "--restarts", 1, "--log-dir", "logs", script)
+    assert status == 0
+    for rank in range(2):
+        found = (jobs.folder / f"logs/rank-{rank}.log").read_text().splitlines()
+        for start in range(2):
+            assert f"{rank} of 2, start {start}" in found
+        assert found.count("to standard error") == found.count("no end") == 2
+        assert len(found) == 6
+    assert "[1] 1 of 2, start 1\n" in output
+
+
+def test_a_disk_that_is_full_costs_the_log_alone(jobs):
+    os.symlink("/dev/full", jobs.folder / "rank-0.log")
+    lines = jobs.script("for i in range(3): print(i, flush=True)")
+    status, output, errors = jobs.run("-n", 1, "--log-dir", ".", lines)
+    assert (status, output) == (0, "[0] 0\n[0] 1\n[0] 2\n")
+    assert errors.count("the log of rank 0 ends here: [Errno 28]") == 1
+
+
+def test_logs_that_cannot_be_made(jobs):
+    status, _, errors = jobs.run("-n", 1, "--log-dir", "script.py/logs", jobs.script(""))
+    assert status == 1
+    assert "singa launch: [Errno 20] Not a directory: 'script.py/logs'" in errors
+
+
+def test_a_rank_of_another_launcher_has_a_log(jobs):
+    jobs.variables |= {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}
+    status, output, errors = jobs.run("--log-dir", "logs", jobs.script("print('x'); exit(7)"))
+    assert (status, output) == (7, "x\n"), errors
+    assert (jobs.folder / "logs/rank-1.log").read_text() == "x\n"

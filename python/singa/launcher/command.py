@@ -96,7 +96,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="DIR",
         help="also write the output of each rank to a file of its own, DIR/rank-0.log and so on",
     )
-    add("--under-hosts", action="store_true", help=argparse.SUPPRESS)  # started by --hosts
+    # Started by --hosts; how signals come.
+    add("--under-hosts", choices=["signal", "input", "SIGUSR2"], help=argparse.SUPPRESS)
     add("-m", "--module", action="store_true", help="SCRIPT is the name of a module")
     add("script", metavar="SCRIPT", help="a Python file; the arguments after it are the script's")
     add("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -143,7 +144,9 @@ def main(arguments: Sequence[str]) -> int:
             log = _log(options, place)
             member = Member(title, command, variables, prefix, own, inherits=True, log=log)
             # Ranks that wait for it notice first that it is stopped, and kill it.
-            outcome = Job("", [member], timeout=options.timeout + 10).run()
+            timeout = options.timeout + 10
+            job = Job("", [member], timeout=timeout, told_by=options.under_hosts or "signal")
+            outcome = job.run()
             if not outcome.status and options.under_hosts:
                 say_good_end(title)
             return outcome.status
@@ -240,16 +243,18 @@ def _log(options: argparse.Namespace, place: Environment) -> Path | None:
 def _over_hosts(
     options: argparse.Namespace, ranks: int, shared: Mapping[str, str], place: Environment
 ) -> Member:
-    program = [*interpreter(), "-m", "singa", "launch", "--under-hosts"]
+    found = hosts.find()
+    told_by = hosts.told_by(found[1])
+    program = [*interpreter(), "-m", "singa", "launch", "--under-hosts", told_by]
     program += ["--timeout", str(options.timeout), "--grace", f"{options.grace:g}"]
     program += ["--log-dir", str(options.log_dir)] if options.log_dir else []
     program += [*(["-m"] if options.module else []), options.script, *options.arguments]
     variables = _without_place(shared)
     variables |= {"SINGA_JOB": place.job, "SINGA_RESTART": str(place.restart)}
-    command = hosts.command(options.hosts, ranks, program, variables)
+    command = hosts.command(found, options.hosts, ranks, program, variables)
     if Path(command[0]).name == "srun":  # the ranks of an MPI get one by it
         variables["SINGA_SECRET"] = shared.get("SINGA_SECRET") or secrets.token_hex()
-    return Member(command[0], command, variables, starts=ranks)
+    return Member(command[0], command, variables, starts=ranks, told_by=told_by)
 
 
 def _as_rank(

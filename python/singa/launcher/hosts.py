@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 
 _MPI = ("mpiexec", "mpirun")
+_SLURM = "SLURM"
 
 
 def parse(text: str) -> list[str]:
@@ -24,11 +25,9 @@ def parse(text: str) -> list[str]:
     return hosts
 
 
-def command(
-    hosts: Sequence[str], ranks: int, program: Sequence[str], variables: Mapping[str, str]
-) -> list[str]:
-    """The command that runs `program` as `ranks` ranks on the hosts, as evenly as possible, where
-    it is started with these variables.
+def find() -> tuple[str, str]:
+    """The command that starts ranks on hosts, and what it is: _SLURM, or an MPI's answer to
+    --version.
 
     It is srun within an allocation of SLURM that has it, otherwise mpiexec or mpirun. srun lets the
     other ranks live, and report, when one fails; an MPI ends them. Raises OSError if there is
@@ -36,17 +35,46 @@ def command(
     """
     srun = shutil.which("srun") if "SLURM_JOB_ID" in os.environ else None
     if srun:
-        return srun_command(srun, hosts, ranks, program)
+        return srun, _SLURM
     for name in _MPI:
         if found := shutil.which(name):
-            version = subprocess.run(
-                [found, "--version"], capture_output=True, text=True, check=False
-            ).stdout
-            return mpi_command(found, version, hosts, ranks, program, variables)
+            answer = subprocess.run([found, "--version"], capture_output=True, text=True)
+            return found, answer.stdout
     raise OSError(
         "[launch] --hosts needs mpiexec, mpirun, or srun within an allocation of SLURM; none is on "
         "PATH"
     )
+
+
+def command(
+    found: tuple[str, str],
+    hosts: Sequence[str],
+    ranks: int,
+    program: Sequence[str],
+    variables: Mapping[str, str],
+) -> list[str]:
+    """The command that runs `program` as `ranks` ranks on the hosts, as evenly as possible, where
+    it is started with these variables. `found` is what `find` returns."""
+    path, version = found
+    if version == _SLURM:
+        return srun_command(path, hosts, ranks, program)
+    return mpi_command(path, version, hosts, ranks, program, variables)
+
+
+def told_by(version: str) -> str:
+    """How signals reach the launchers of ranks that such a command starts.
+
+    "input"    by standard input: srun kills its tasks when it gets SIGTERM
+    "SIGUSR2"  by this signal: Open MPI's mpirun kills its processes a second after SIGTERM
+    "signal"   as they are
+    """
+    if version == _SLURM:
+        return "input"
+    return "SIGUSR2" if _is_open_mpi(version) else "signal"
+
+
+def _is_open_mpi(version: str) -> bool:
+    return any(name in version for name in ("Open MPI", "OpenRTE", "PRTE", "prrte"))
 
 
 def srun_command(srun: str, hosts: Sequence[str], ranks: int, program: Sequence[str]) -> list[str]:
@@ -74,7 +102,7 @@ def mpi_command(
 ) -> list[str]:
     """The command of an MPI, which `version`, the answer to --version, tells apart."""
     each = -(-ranks // len(hosts))
-    if "Open MPI" in version or "OpenRTE" in version or "PRTE" in version or "prrte" in version:
+    if _is_open_mpi(version):
         return [
             mpiexec,
             *("-n", str(ranks)),

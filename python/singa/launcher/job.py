@@ -30,6 +30,7 @@ _OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 _FORWARDED = (*_OF_TERMINAL, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 _ENDING = (*_OF_TERMINAL, signal.SIGTERM)
 _CHUNK = 1 << 16
+_INPUT = object()  # stands for standard input in the selector
 _FOR_STACKS = 0.5  # seconds to print them
 
 
@@ -50,6 +51,7 @@ class Member:
     cores      CPUs that it may use; empty: all
     inherits   whether it gets the launcher's open files, such as MPI's connection to its daemon
     starts     number of ranks that it starts, whose launchers report their ends in its output
+    told_by    how signals reach these launchers: "signal", "input" or "SIGUSR2"
     log        file to which its output is appended, too
     """
 
@@ -60,6 +62,7 @@ class Member:
     cores: Sequence[int] = ()
     inherits: bool = False
     starts: int = 0
+    told_by: str = "signal"
     log: Path | None = None
 
 
@@ -111,6 +114,8 @@ class Job:
     grace    seconds between SIGTERM and SIGKILL
     timeout  seconds after which a member that is stopped, and for which no other one waits, has
              failed; None: never
+    told_by  how the launcher's own signals come: "signal"; "input": as numbers in its standard
+             input; "SIGUSR2": this stands for SIGTERM
 
     After a failure, processes that are stopped are killed at once, since they cannot end otherwise.
     When the last member has ended, so have all processes that it started, and no shared memory
@@ -124,11 +129,14 @@ class Job:
         linger: float = 2.0,
         grace: float = 5.0,
         timeout: float | None = None,
+        *,
+        told_by: str = "signal",
     ) -> None:
         self.name = name
         self.linger = linger
         self.grace = grace
         self.timeout = timeout
+        self._told_by = told_by
         self._members = members
         self._running: list[_Running] = []
         self._selector = selectors.DefaultSelector()
@@ -183,7 +191,7 @@ class Job:
         process = subprocess.Popen(
             member.command,
             env=dict(member.variables),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if member.told_by == "input" else subprocess.DEVNULL,
             close_fds=not member.inherits,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -257,6 +265,9 @@ class Job:
         }
         wakeup = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         self._selector.register(read, selectors.EVENT_READ, None)
+        if self._told_by == "input":
+            with contextlib.suppress(PermissionError):  # a file, such as /dev/null, tells nothing
+                self._selector.register(0, selectors.EVENT_READ, _INPUT)
         try:
             yield
         finally:
@@ -276,8 +287,18 @@ class Job:
             if key.data is None:
                 for number in os.read(key.fd, _CHUNK):
                     self._handle(signal.Signals(number))
+            elif key.data is _INPUT:
+                self._read_input()
             else:
                 self._pass_on(key)
+
+    def _read_input(self) -> None:
+        text = os.read(0, _CHUNK)
+        if not text:
+            self._selector.unregister(0)
+        for word in text.split():
+            if (number := int(word)) in _FORWARDED:
+                self._handle(signal.Signals(number))
 
     def _pass_on(self, key: selectors.SelectorKey) -> bool:
         """Reads output once; returns whether there may be more."""
@@ -304,7 +325,7 @@ class Job:
     def _drain(self) -> None:
         """Passes on what is left in the pipes."""
         for key in list(self._selector.get_map().values()):
-            if key.data is not None:
+            if isinstance(key.data, Lines):
                 while self._pass_on(key):
                     pass
                 with contextlib.suppress(OSError):
@@ -316,13 +337,33 @@ class Job:
             os.kill(os.getpid(), signal.SIGSTOP)
             self._send(signal.SIGCONT, group=True)
         elif number in _FORWARDED:
+            if number == signal.SIGUSR2 and self._told_by == "SIGUSR2":
+                number = signal.SIGTERM
             if number in _ENDING:
                 self._signals += 1
                 self.outcome.requested = True
             if self._signals > 2:
                 self._send(signal.SIGKILL, group=True)
+                return
+            for running in self._running:
+                if not self._tell(running, number):
+                    self._signal(running, number, group=number in _OF_TERMINAL)
+
+    def _tell(self, running: _Running, number: int) -> bool:
+        """Sends a signal to the launchers of ranks by a command that would end them at once if it
+        got the signal itself. Returns whether it is such a command."""
+        if running.process.stdin is not None:
+            with contextlib.suppress(OSError):  # it has ended
+                running.process.stdin.write(b"%d\n" % number)
+                running.process.stdin.flush()
+        elif running.member.told_by == "SIGUSR2" and number in (*_ENDING, signal.SIGUSR2):
+            if number == signal.SIGUSR2:
+                say("this MPI passes SIGUSR2 on as SIGTERM, so it was left out; SIGUSR1 goes on")
             else:
-                self._send(number, group=number in _OF_TERMINAL)
+                self._signal(running, signal.SIGUSR2, group=False)
+        else:
+            return False
+        return True
 
     def _send(self, number: int, *, group: bool) -> None:
         for running in self._running:
@@ -436,6 +477,7 @@ class Job:
                 kill_job(self.name)
         for running in self._running:
             running.process.wait()
-            for stream in (running.process.stdout, running.process.stderr):
+            for stream in (running.process.stdin, running.process.stdout, running.process.stderr):
                 if stream is not None:
-                    stream.close()
+                    with contextlib.suppress(OSError):
+                        stream.close()

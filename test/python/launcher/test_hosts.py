@@ -1,7 +1,9 @@
 """Commands for several machines. The stand-ins for mpiexec and srun start the ranks here."""
 
 import re
+import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -35,8 +37,9 @@ def test_srun():
 
 
 # Starts the program at the end of its arguments for each rank, as srun does with its variables.
+# Each gets its standard input. It kills them when it gets SIGTERM.
 SRUN = """#!{python}
-import os, re, subprocess, sys
+import os, re, signal, subprocess, sys, threading
 ranks = int(re.search(r"--ntasks=(\\d+)", " ".join(sys.argv))[1])
 program = sys.argv[sys.argv.index("--cpu-bind=none") + 1 :]
 started = []
@@ -44,7 +47,18 @@ for rank in range(ranks):
     place = dict(SLURM_PROCID=rank, SLURM_STEP_NUM_TASKS=ranks, SLURM_LOCALID=rank, SLURM_NODEID=0)
     place["SLURM_STEP_TASKS_PER_NODE"] = f"{{ranks}}"
     values = {{name: str(value) for name, value in place.items()}}
-    started.append(subprocess.Popen(program, env=os.environ | values))
+    started.append(subprocess.Popen(program, env=os.environ | values, stdin=subprocess.PIPE))
+def kill(number, frame):
+    for process in started:
+        process.kill()
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+signal.signal(signal.SIGTERM, kill)
+def copy():
+    while text := os.read(0, 4096):
+        for process in started:
+            os.write(process.stdin.fileno(), text)
+threading.Thread(target=copy, daemon=True).start()
 sys.exit(max(process.wait() for process in started))
 """
 
@@ -116,6 +130,68 @@ def test_a_command_that_hides_that_it_has_killed_a_rank(cluster):
     status, _, errors = cluster.run("-n", 2, "--hosts", "here", script)
     assert status == 1
     assert errors == "singa launch: srun ended with exit status 0, but only 1 of 2 ranks did\n"
+
+
+SAVING = """
+import os, signal, sys, time
+from pathlib import Path
+from singa import distributed
+rank = distributed.environment().rank
+def save(number, frame):
+    Path(f"saved-{rank}").write_text(signal.Signals(number).name)
+    sys.exit(0)
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+    signal.signal(number, save)
+Path(f"up-{rank}").touch()
+time.sleep(300)
+"""
+
+
+# Starts the ranks as Open MPI's mpirun does, which passes two signals on.
+MPIRUN = """#!{python}
+import os, signal, subprocess, sys
+if sys.argv[1] == "--version":
+    sys.exit(print("mpirun (Open MPI) 5.0.3"))
+program = sys.argv[sys.argv.index("{python}") :]
+ranks = int(sys.argv[sys.argv.index("-n") + 1])
+started = []
+for rank in range(ranks):
+    place = dict(OMPI_COMM_WORLD_RANK=str(rank), OMPI_COMM_WORLD_SIZE=str(ranks))
+    started.append(subprocess.Popen(program, env=os.environ | place))
+def send(number, frame):
+    for process in started:
+        process.kill() if number == signal.SIGTERM else process.send_signal(number)
+for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+    signal.signal(number, send)
+sys.exit(max(process.wait() for process in started))
+"""
+
+
+@pytest.mark.parametrize("command", ["srun", "mpirun"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
+def test_signals_reach_the_ranks_on_all_machines(cluster, command, number):
+    if command == "mpirun":
+        (cluster.folder / "bin/srun").unlink()
+        mpirun = cluster.folder / "bin/mpiexec"
+        mpirun.write_text(MPIRUN.format(python=sys.executable))
+        mpirun.chmod(0o755)
+    process = cluster.start("-n", 2, "--hosts", "here", cluster.script(SAVING))
+    end = time.monotonic() + 30
+    while len(list(cluster.folder.glob("up-*"))) < 2:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=30)
+    came = signal.SIGTERM if command == "mpirun" and number != signal.SIGUSR1 else number
+    for rank in range(2):
+        assert (cluster.folder / f"saved-{rank}").read_text() == came.name
+    assert process.returncode == 0, errors
+
+
+def test_how_signals_reach_the_ranks():
+    assert hosts.told_by("SLURM") == "input"
+    assert hosts.told_by("mpirun (Open MPI) 5.0.3") == "SIGUSR2"
+    assert hosts.told_by("HYDRA build details:") == "signal"
 
 
 def test_children_of_ranks_end_there(cluster):

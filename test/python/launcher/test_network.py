@@ -6,16 +6,19 @@ every fault. SINGA_REQUIRE_NAMESPACES=1 makes it an error that namespaces are no
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import network_hosts
 import pytest
 import slurm_cluster
 from singa.launcher.environment import FOREIGN, Environment
 
+REPOSITORY = Path(__file__).parents[3]
 WHOLE = os.environ.get("SINGA_TEST_LAUNCHERS") == "1"
 REQUIRED = os.environ.get("SINGA_REQUIRE_NAMESPACES") == "1"
 MISSING = network_hosts.missing()
@@ -29,6 +32,9 @@ import os, pathlib, signal, sys, time
 from singa import distributed
 fault, victim, folder = sys.argv[1], int(sys.argv[2]), pathlib.Path(sys.argv[3])
 rank, restart = distributed.rank(), distributed.environment().restart
+got = []
+if fault == "term":
+    signal.signal(signal.SIGTERM, lambda *_: got.append(rank))
 for step in range(4):
     total = distributed.total({"ranks": 1.0})["ranks"]
 if not restart:
@@ -37,7 +43,9 @@ if not restart:
         os.kill(os.getpid(), signal.SIGKILL)
     if rank == victim and fault == "stop":
         os.kill(os.getpid(), signal.SIGSTOP)
-    while fault != "none":
+    while fault == "term" and not got:  # each rank gets it
+        time.sleep(0.01)
+    while fault not in ("none", "term"):
         distributed.barrier()
         time.sleep(0.01)
 print("total", total, distributed.local_rank(), distributed.gather(rank), flush=True)
@@ -143,6 +151,16 @@ class Machines(network_hosts.Hosts):
         """By a real srun, without `singa launch`. It ends the others a second after the first."""
         command = ["srun", f"--ntasks={ranks}", "--nodes=2", "--distribution=block", "--wait=1"]
         return [self._in_slurm(*command, sys.executable, self.script, *what)]
+
+    def srun_in_a_batch(self, what, ranks=2):
+        """By the batch script of docs/clusters.md, whose trap has SLURM send SIGTERM."""
+        text = (REPOSITORY / "docs/clusters.md").read_text()
+        trap = re.search(r"^trap .* TERM$", text, re.M)[0]
+        srun = ["srun", f"--ntasks={ranks}", "--nodes=2", "--distribution=block", "--cpu-bind=none"]
+        srun += [sys.executable, "-m", "singa", "launch", self.script, *what]
+        batch = f"{shlex.join(map(str, srun))} &\n{trap}\nwait $!\nwait $!\n"
+        command = ["salloc", f"--ntasks={ranks}", "--nodes=2", "bash", "-c", batch]
+        return [self._in_slurm(*command)]
 
     def salloc(self, what, ranks=2, restarts=0):
         """By `singa launch --hosts` within an allocation of a real SLURM."""
@@ -320,6 +338,21 @@ def test_a_machine_that_cannot_be_reached(machines, way):
     if way == "by_hand":
         assert "rank 1 has not joined the job; rank 0 has waited for 2 s" in found[0][2]
         assert "port 29500: Network is unreachable" in found[1][2]
+
+
+@pytest.mark.skipif(not WHOLE, reason="`.ci/run launchers` has MPIs and SLURM")
+@pytest.mark.parametrize("way", [*MPIS, "salloc", "srun_in_a_batch"])
+def test_sigterm_reaches_all_ranks(machines, way):
+    """Of the launcher, and of the batch script in docs/clusters.md."""
+    machines.wait_for(PATIENT)
+    (process,) = _way(way)(machines, ("term", 0, machines.folder), 4)
+    _await_ranks(machines, 4)
+    own = "trap" if way == "srun_in_a_batch" else "singa launch -n"
+    machines.run(0, "pkill", "-TERM", "-f", own)
+    ((status, output, errors),), _ = _finished([process])
+    assert status == 0, errors
+    lines = [re.sub(r"^\[\d\] ", "", line) for line in output.splitlines()]
+    assert sorted(line for line in lines if "total" in line) == sorted(GOOD)
 
 
 @pytest.mark.parametrize("fault", ["kill", "stop"] if WHOLE else ["kill"])

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .report.diagnostics import device_memory, doctor, layout_report, opcheck
     from .report.explanation import explain
     from .report.profiling import profile
+    from .torch_networks.module import from_torch
     from .training.model_file import load
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "device_memory",
     "doctor",
     "explain",
+    "from_torch",
     "get_num_threads",
     "has_spot_checks",
     "is_deterministic",
@@ -77,6 +79,7 @@ _FUNCTIONS = {
     "device_memory": "report.diagnostics",
     "doctor": "report.diagnostics",
     "explain": "report.explanation",
+    "from_torch": "torch_networks.module",
     "layout_report": "report.diagnostics",
     "load": "training.model_file",
     "opcheck": "report.diagnostics",

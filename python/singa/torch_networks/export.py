@@ -1,0 +1,419 @@
+"""PyTorch's modules as graphs: the one file that knows PyTorch."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ..networks.errors import Problem, UnsupportedError
+from ..networks.graph import Graph, Node, ValueType
+from .front import NUMBERS, Value, is_of_numbers
+from .operators import registry
+
+#: The oldest version that has been tried.
+OLDEST = (2, 13)
+
+#: Operators that return their first argument: graphs have no operators that write.
+_SAME = ("alias", "clone", "contiguous", "lift_fresh_copy", "lift_fresh", "detach_copy")
+#: Operators that check what export has seen to hold, or that tell export something.
+_WITHOUT_RESULT = ("_assert_tensor_metadata", "sym_constrain_range", "sym_constrain_range_for_size")
+#: Operators that draw numbers, or that have no values.
+_NOT_FOLDED = re.compile(r"empty|rand|bernoulli|dropout|normal|uniform")
+#: Operators whose running statistics singa updates in place: arguments 3 and 4, results 3 and 4.
+_UPDATES = "_native_batch_norm_legit_functional"
+#: Operators that behave as in training wherever they stand.
+_OF_TRAINING = (_UPDATES, "native_dropout", "bernoulli.p", "scaled_dot_product_attention")
+#: That lengths of two inputs are equal, which their types say.
+_EQUAL = re.compile(r"L\['\w+'\]\.size\(\)\[\d+\] == L\['\w+'\]\.size\(\)\[\d+\]")
+#: Most elements of a constant that is computed ahead.
+_MOST_FOLDED = 1 << 24
+
+
+@dataclass
+class Exported:
+    """A module in one mode.
+
+    written  the buffers that a run changes: the names of their values afterwards, by their own
+    outputs  the form of the result: the number of an output, or a list or dict of forms
+    where    the lines that call the nodes, by their names
+    """
+
+    graph: Graph
+    written: dict[str, str] = field(default_factory=dict)
+    outputs: Any = 0
+
+
+def require_torch() -> ModuleType:
+    """PyTorch. Raises ImportError, with the way to get it, if it is missing or too old."""
+    try:
+        import torch
+    except ImportError as error:
+        raise ImportError(f"[from_torch] {error}: pip install torch") from error
+    found = tuple(int(n) for n in re.findall(r"\d+", torch.__version__)[:2])
+    if found < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise ImportError(f"[from_torch] needs PyTorch {oldest} or newer, got {torch.__version__}")
+    return torch
+
+
+def torch_inputs(torch: Any, inputs: Any) -> tuple[Any, ...]:
+    """Example inputs as tensors of PyTorch, with at least two rows."""
+    given = inputs if isinstance(inputs, list | tuple) else (inputs,)
+    result = []
+    for x in given:
+        if isinstance(x, torch.Tensor):
+            x = x.detach().cpu()
+        elif isinstance(x, np.ndarray):
+            x = torch.from_numpy(np.ascontiguousarray(x))
+        elif hasattr(x, "numpy"):
+            x = torch.from_numpy(np.ascontiguousarray(x.numpy()))
+        else:
+            raise TypeError(
+                f"[from_torch] example inputs must be tensors or arrays, got {type(x).__name__}"
+            )
+        result.append(torch.cat([x, x]) if x.ndim and x.shape[0] == 1 else x)
+    if not result:
+        raise ValueError("[from_torch] there are no example inputs")
+    return tuple(result)
+
+
+def export(torch: Any, module: Any, inputs: tuple[Any, ...], training: bool) -> Exported:
+    """The graph of a module in one mode. Raises UnsupportedError, with what PyTorch says, for a
+    module that it cannot export."""
+    with _mode(module, training), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            program = _program(torch, module, inputs)
+        except Exception as error:  # of many kinds
+            lines = [line for line in str(error).splitlines() if line.strip()]
+            reason = " ".join(lines[:3]) if lines else type(error).__name__
+            problem = Problem(type(module).__name__, "torch.export", 0, reason)
+            raise UnsupportedError([problem], "from_torch") from error
+    return _Translation(torch, module, program, inputs, training).result()
+
+
+def _program(torch: Any, module: Any, inputs: tuple[Any, ...]) -> Any:
+    """The exported program, with an open batch unless PyTorch refuses it."""
+    dim = torch.export.Dim
+    try:
+        shapes = tuple({0: dim.DYNAMIC} if x.ndim else None for x in inputs)
+        program = torch.export.export(module, inputs, dynamic_shapes=shapes, strict=False)
+    except Exception:
+        shapes = tuple({0: dim.AUTO} if x.ndim else None for x in inputs)
+        program = torch.export.export(module, inputs, dynamic_shapes=shapes, strict=False)
+    # Operators without a row are written with others, where PyTorch knows how.
+    table = torch.export.default_decompositions().materialize()
+    without = {op: how for op, how in table.items() if registry.find(operator_name(op)) is None}
+    return program.run_decompositions(without)
+
+
+def operator_name(op: Any) -> str:
+    """The name of an operator: aten's without "aten." and ".default"."""
+    return str(op).removeprefix("aten.").removesuffix(".default")
+
+
+@contextmanager
+def _mode(module: Any, training: bool) -> Iterator[None]:
+    """The module in training, or in inference. Parts of a training module that are in inference
+    stay so."""
+    before = [(part, part.training) for part in module.modules()]
+    if module.training != training:
+        module.train(training)
+    elif not training:
+        module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in before:
+            part.training = mode
+
+
+def type_name(dtype: Any) -> str:
+    """The name of an element type."""
+    return str(dtype).removeprefix("torch.")
+
+
+class _Translation:
+    """One exported program as a Graph. Names of nodes' values begin with %, so that none of them
+    is the name of a parameter."""
+
+    def __init__(
+        self, torch: Any, module: Any, program: Any, inputs: tuple[Any, ...], training: bool
+    ) -> None:
+        self.torch, self.program, self.inputs, self.training = torch, program, inputs, training
+        self.folded: dict[str, Any] = {}  # values that PyTorch computes here
+        self.names: dict[str, str] = {}  # of values, by the names of nodes
+        self.graph = Graph(type(module).__name__, [], [], [], {}, producer="PyTorch")
+        self.types: dict[str, ValueType] = {}
+        self.titles: set[str] = set()
+        self.package = os.path.dirname(torch.__file__)
+
+    def result(self) -> Exported:
+        program = self.program
+        program.graph.eliminate_dead_code()
+        specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
+        for node in program.graph.nodes:
+            if node.op == "placeholder":
+                self._placeholder(node, specs[node.name])
+            elif node.op == "call_function":
+                self._call(node)
+        exported = Exported(self.graph)
+        self._outputs(exported)
+        self._keep_constants()
+        self._mark_used()
+        self.graph.types = {name: self.types[name] for name in self.graph.inputs}
+        if not self._is_open():
+            for name, x in zip(self.graph.inputs, self.inputs, strict=True):
+                self.graph.types[name] = ValueType(type_name(x.dtype), tuple(x.shape))
+        return exported
+
+    # Values.
+
+    def _type(self, value: Any) -> ValueType:
+        if not isinstance(value, self.torch.Tensor):
+            return ValueType()
+        return ValueType(type_name(value.dtype), tuple(map(self._length, value.shape)))
+
+    def _length(self, n: Any) -> int | str:
+        """A length, or the name of one that is open."""
+        known = n if isinstance(n, int) else n.node.maybe_as_int()
+        return str(n) if known is None else known
+
+    def _is_open(self) -> bool:
+        """Whether the graph is right for any batch. What PyTorch has assumed of it ends that, but
+        for a length of at least 2, which it always assumes and no operator of a graph needs."""
+        ranges = self.program.range_constraints.values()
+        assumed = [guard for guard in self.program._guards_code if not _EQUAL.fullmatch(guard)]
+        return not assumed and all(
+            int(each.lower) <= 2 and str(each.upper) == "int_oo" for each in ranges
+        )
+
+    def _placeholder(self, node: Any, spec: Any) -> None:
+        kind = spec.kind.name
+        name = f"%{node.name}"
+        self.names[node.name] = name
+        if kind in ("PARAMETER", "BUFFER"):
+            if kind == "PARAMETER" or spec.persistent or self._is_written(spec.target):
+                self.names[node.name] = name = spec.target
+            else:
+                self.folded[name] = self.program.constants[spec.target].detach()
+        elif kind == "CONSTANT_TENSOR":
+            self.folded[name] = self.program.constants[spec.target].detach()
+        elif kind == "USER_INPUT" and isinstance(node.meta.get("val"), self.torch.Tensor):
+            self.graph.inputs.append(name)
+        else:
+            problem = Problem(node.name, kind.lower(), 0, "singa takes tensors as inputs alone")
+            raise UnsupportedError([problem], "from_torch")
+        self.types[name] = self._type(node.meta.get("val"))
+
+    def _is_written(self, buffer: str) -> bool:
+        return buffer in self.program.graph_signature.buffers_to_mutate.values()
+
+    def _call(self, node: Any) -> None:
+        target = node.target
+        op = self._operator(target)
+        if op in _WITHOUT_RESULT:
+            return
+        if op == "getitem":
+            source, i = node.args
+            made = self._operator(source.target)
+            if made == _UPDATES and i in (3, 4):
+                self.names[node.name] = self.names[source.args[i].name]
+            else:
+                self.names[node.name] = f"%{source.name}:{i}"
+                self.types.setdefault(f"%{source.name}:{i}", self._type(node.meta["val"]))
+            return
+        if op in _SAME:
+            self.names[node.name] = self.names[node.args[0].name]
+            return
+        if self._fold(node, op):
+            return
+        inputs: list[str] = []
+        arguments = [self._template(x, inputs) for x in node.args]
+        options = {
+            name: self._template(x, inputs) for name, x in node.kwargs.items() if x is not None
+        }
+        options = {name: x for name, x in options.items() if name not in _PLACES}
+        value = node.meta.get("val")
+        outputs = [f"%{node.name}"]
+        if isinstance(value, list | tuple):
+            outputs = [f"%{node.name}:{i}" for i in range(len(value))]
+        else:
+            self.names[node.name] = outputs[0]
+        if op == _UPDATES:
+            outputs = outputs[:3]
+        elif op == "_assert_scalar":
+            outputs = []
+        values = value if isinstance(value, list | tuple) else [value]
+        for name, each in zip(outputs, values, strict=False):
+            self.types[name] = self._type(each)
+        overload = isinstance(target, self.torch._ops.OpOverload)
+        number = is_of_numbers(op, of_python=not overload)
+        attributes: dict[str, Any] = {"arguments": arguments, "options": options}
+        if where := self._where(node):
+            attributes["where"] = where
+        if op in _OF_TRAINING and not self.training:
+            attributes["forced"] = True
+        self.graph.nodes.append(
+            Node(
+                self._title(node),
+                op,
+                NUMBERS if number else "",
+                0,
+                tuple(inputs),
+                tuple(outputs),
+                attributes,
+                tuple(self.types.get(name, ValueType()) for name in inputs),
+                tuple(self.types.get(name, ValueType()) for name in outputs),
+            )
+        )
+
+    def _operator(self, target: Any) -> str:
+        """The name of an operator, or of a function of Python."""
+        if isinstance(target, self.torch._ops.OpOverload):
+            return operator_name(target)
+        name = getattr(target, "__name__", str(target))
+        known = name == "getitem" or is_of_numbers(name, of_python=True)
+        return name if known else f"{getattr(target, '__module__', 'python')}.{name}"
+
+    def _template(self, x: Any, inputs: list[str]) -> Any:
+        """An argument, in which `Value`s stand for values."""
+        torch = self.torch
+        if isinstance(x, torch.fx.Node):
+            name = self.names[x.name]
+            if name not in inputs:
+                inputs.append(name)
+            return Value(inputs.index(name), not isinstance(x.meta["val"], torch.Tensor))
+        if isinstance(x, list | tuple):
+            return [self._template(each, inputs) for each in x]
+        if isinstance(x, torch.dtype):
+            return type_name(x)
+        if isinstance(x, torch.device | torch.layout | torch.memory_format):
+            return None
+        if x is None or isinstance(x, bool | int | float | str):
+            return x
+        return str(x)
+
+    # What is known ahead.
+
+    def _fold(self, node: Any, op: str) -> bool:
+        """Computes a node of constants alone. Returns whether it did."""
+        torch = self.torch
+        value = node.meta.get("val")
+        tensors = value if isinstance(value, list | tuple) else [value]
+        if not all(isinstance(each, torch.Tensor) for each in tensors) or _NOT_FOLDED.search(op):
+            return False
+        if any(not isinstance(n, int) for each in tensors for n in each.shape):
+            return False
+        if sum(math.prod(each.shape) for each in tensors) > _MOST_FOLDED:
+            return False
+        sources = node.all_input_nodes
+        if any(self.names.get(each.name) not in self.folded for each in sources):
+            return False
+        if not isinstance(node.target, torch._ops.OpOverload):
+            return False
+
+        def known(each: Any) -> Any:
+            return self.folded[self.names[each.name]]
+
+        args = torch.fx.node.map_arg(node.args, known)
+        kwargs = torch.fx.node.map_arg(node.kwargs, known)
+        with torch.no_grad():
+            result = node.target(*args, **kwargs)
+        if isinstance(result, list | tuple):
+            for i, each in enumerate(result):
+                self.folded[f"%{node.name}:{i}"] = each
+                self.types[f"%{node.name}:{i}"] = self._type(each)
+        else:
+            self.names[node.name] = name = f"%{node.name}"
+            self.folded[name] = result
+            self.types[name] = self._type(result)
+        return True
+
+    def _keep_constants(self) -> None:
+        used = {name for node in self.graph.nodes for name in node.inputs} | {*self.graph.outputs}
+        for name in used & self.folded.keys():
+            array = as_array(self.torch, self.folded[name])
+            array.flags.writeable = False
+            self.graph.constants[name] = array
+
+    def _mark_used(self) -> None:
+        read = {name for node in self.graph.nodes for name in node.inputs} | {*self.graph.outputs}
+        for node in self.graph.nodes:
+            node.used = tuple(name in read for name in node.outputs)
+
+    # Outputs.
+
+    def _outputs(self, exported: Exported) -> None:
+        torch, graph = self.torch, self.graph
+        signature = self.program.graph_signature
+        results = []
+        for spec in signature.output_specs:
+            kind = spec.kind.name
+            if kind == "USER_OUTPUT" and hasattr(spec.arg, "name"):
+                results.append(self.names[spec.arg.name])
+            elif kind == "BUFFER_MUTATION":
+                name = self.names[spec.arg.name]
+                if name != spec.target:  # batch norm has updated the buffer itself
+                    exported.written[spec.target] = name
+            else:
+                what = f"{kind.lower()} {getattr(spec, 'target', None) or spec.arg}"
+                problem = Problem(graph.name, "output", 0, what)
+                raise UnsupportedError([problem], "from_torch")
+        form = torch.utils._pytree.tree_unflatten(
+            list(range(len(results))), self.program.call_spec.out_spec
+        )
+        exported.outputs = _form(form)
+        graph.outputs = [*results, *exported.written.values()]
+
+    # For people.
+
+    def _title(self, node: Any) -> str:
+        """The path of the module that calls a node, and the node's name if it calls several."""
+        stack = node.meta.get("nn_module_stack") or {}
+        path = str(list(stack.values())[-1][0]) if stack else ""
+        path = path.removeprefix("L['self'].")
+        title = path if path and path not in self.titles else f"{path}/{node.name}".lstrip("/")
+        self.titles.add(title)
+        return title
+
+    def _where(self, node: Any) -> str:
+        """The last line outside of PyTorch that leads to a node."""
+        trace = node.meta.get("stack_trace") or ""
+        found = re.findall(r'File "([^"]+)", line (\d+)', trace)
+        own = [each for each in found if not each[0].startswith((self.package, "torch/"))]
+        return "{} line {}".format(*own[-1]) if own else ""
+
+
+#: Options that say where and how PyTorch keeps a result.
+_PLACES = ("device", "layout", "memory_format", "pin_memory", "dtype_layout")
+
+
+def _form(value: Any) -> Any:
+    if isinstance(value, int):
+        return value
+    if isinstance(value, Mapping):
+        return {str(name): _form(each) for name, each in value.items() if each is not None}
+    if isinstance(value, Sequence):
+        return [_form(each) for each in value]
+    problem = Problem(type(value).__name__, "output", 0, "results are tensors, or lists or dicts")
+    raise UnsupportedError([problem], "from_torch")
+
+
+def as_array(torch: Any, x: Any) -> Any:
+    """The elements of a tensor of PyTorch, copied."""
+    x = x.detach().cpu()
+    if x.dtype == torch.bfloat16:
+        import ml_dtypes
+
+        return x.to(torch.float32).numpy().astype(ml_dtypes.bfloat16)
+    return np.array(x.numpy())

@@ -1,0 +1,314 @@
+"""A network of PyTorch as a Model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from .. import autograd, layer
+from ..device import get_default_device
+from ..dtypes import DType, is_float
+from ..networks.element_types import numpy_type
+from ..networks.errors import UnsupportedError
+from ..networks.graph import ValueType
+from ..networks.model import NetworkModel
+from ..networks.network import Network
+from ..networks.tensors import as_tensor
+from ..tape.grad_mode import training
+from ..tape.step_recording import is_recording_step
+from ..tensor import Tensor
+from . import operators as _operators  # noqa: F401 - fills the table
+from .export import Exported, as_array, export, require_torch, torch_inputs
+from .front import TORCH
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+
+
+def from_torch(
+    module: Any,
+    example_inputs: Any,
+    loss: Callable[[Any, Tensor], Tensor] | None = None,
+    device: Any = None,
+) -> TorchModel:
+    """A `torch.nn.Module` as a Model, which trains and infers without PyTorch.
+
+    module          the network. It stays as it is: parameters and buffers are copied.
+    example_inputs  what it is called with: a tuple of tensors of PyTorch or arrays, or one of them.
+                    Axis 0 is the batch, which stays open unless PyTorch says that the network works
+                    for one length alone; a batch of 1 is repeated.
+    loss            a layer or function of outputs and targets (default: SoftMaxCrossEntropy)
+    device          where the parameters lie (default: the default device)
+
+    Parameters and buffers have the names of `module.state_dict()`. Those with `requires_grad=False`
+    are not trained. Modules that are in inference while `module` trains stay so. Dropout follows
+    `singa.seed`, and draws other numbers than PyTorch. The model starts in inference mode.
+
+    It needs PyTorch 2.13 or newer. Raises ImportError without it; UnsupportedError, which lists all
+    operators that singa does not have, with the lines that call them, and for a module that
+    `torch.export` refuses; TypeError for other example inputs.
+
+        net = singa.from_torch(torchvision.models.resnet18(), images)
+        net.set_optimizer(opt.SGD(lr=0.1, momentum=0.9))
+        net.fit(train_images, labels, epochs=10)
+        net.to_torch(module)
+
+    >>> import torch
+    >>> module = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU())
+    >>> net = singa.from_torch(module, np.zeros((2, 4), np.float32))
+    >>> net(tensor.ones((5, 4))).shape
+    (5, 3)
+    >>> list(net.get_params())
+    ['0.weight', '0.bias']
+    """
+    torch = require_torch()
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"[from_torch] expected a torch.nn.Module, got {type(module).__name__}")
+    inputs = torch_inputs(torch, example_inputs)
+    graphs = {mode: export(torch, module, inputs, mode) for mode in (False, True)}
+    device = get_default_device() if device is None else device
+    net = TorchModel(type(module).__name__, graphs, loss)
+    tensors: dict[int, Tensor] = {}
+    for name, value, trained in _values_of(module):
+        held = tensors.get(id(value))
+        if held is None:
+            held = tensors[id(value)] = as_tensor(as_array(torch, value), device)
+        net._put(name, held, trained)
+    net.training = False
+    net._try([as_tensor(as_array(torch, x), device) for x in inputs])
+    return net
+
+
+def _values_of(module: Any) -> list[tuple[str, Any, bool]]:
+    """(name, tensor, whether it is trained) of the parameters and buffers of a module."""
+    found = [
+        (name, value, bool(value.requires_grad))
+        for name, value in module.named_parameters(remove_duplicate=False)
+    ]
+    kept = module.state_dict(keep_vars=True)
+    found += [
+        (name, value, False)
+        for name, value in module.named_buffers(remove_duplicate=False)
+        if name in kept
+    ]
+    return found
+
+
+class TorchModel(NetworkModel):
+    """A network of `from_torch`.
+
+    title   the name of the module's class
+    graphs  what `export` made of the module, by whether it trains
+    loss    as for `from_torch`
+
+    >>> import torch
+    >>> net = singa.from_torch(torch.nn.Linear(4, 3), np.zeros((2, 4), np.float32))
+    >>> type(net).__name__
+    'TorchModel'
+    """
+
+    transient: ClassVar[tuple[str, ...]] = (*NetworkModel.transient, "_networks")
+    not_settings: ClassVar[tuple[str, ...]] = ("_networks", "_exported")
+
+    def __init__(
+        self, name: str, graphs: dict[bool, Exported], loss: Callable[[Any, Tensor], Tensor] | None
+    ) -> None:
+        super().__init__()
+        self.module_name = name
+        self._exported = graphs
+        self._networks: dict[bool, Network] | None = _networks(graphs)
+        self.has_own_loss: bool = loss is not None
+        self.loss: Callable[[Any, Tensor], Tensor] = (
+            layer.SoftMaxCrossEntropy() if loss is None else loss
+        )
+        self._initialized = True
+
+    # Steps.
+
+    def _network(self) -> tuple[Exported, Network]:
+        if self._networks is None:
+            self._networks = _networks(self._exported)
+        mode = bool(training())
+        return self._exported[mode], self._networks[mode]
+
+    def forward(self, *inputs: Tensor) -> Any:
+        """What the module returns for these inputs: a tensor, or a tuple or dict of them.
+
+        Raises TypeError and ValueError for inputs that do not fit the example inputs.
+        """
+        exported, network = self._network()
+        return self._run(exported, network, inputs, writes=True)
+
+    def _run(
+        self, exported: Exported, network: Network, inputs: Sequence[Any], writes: bool
+    ) -> Any:
+        given = self._checked_inputs(exported, inputs)
+        values = self._values_by_name()
+        results = network.run(given, values, exported.graph.outputs)
+        count = len(results) - len(exported.written)
+        if writes:
+            for name, result in zip(exported.written, results[count:], strict=True):
+                values[name].data.CopyFrom(result.data)
+        return _formed(exported.outputs, results[:count])
+
+    def train_one_batch(self, *inputs_and_target: Any, **options: Any) -> Any:
+        """One step on inputs and, as the last argument, targets; see `Model.train_one_batch`.
+
+        Raises TypeError where the module has several outputs and no loss was given.
+        """
+        form = self._exported[True].outputs
+        if not self.has_own_loss and not isinstance(form, int):
+            raise TypeError(
+                f"[{self.title}] {self.module_name} has several outputs in training: give "
+                "from_torch a loss of them"
+            )
+        return super().train_one_batch(*inputs_and_target, **options)
+
+    def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
+        if self.graph_mode and not is_recording_step():
+            inputs = self._as_tensors(inputs)
+            self._prepare(inputs)
+        return super().__call__(*inputs, **kwargs)
+
+    def _prepare(self, inputs: Sequence[Any]) -> None:
+        """Computes what the host has to know for inputs of these shapes before a step is recorded:
+        tensors of constants must outlive the step."""
+        exported = self._exported[self.training]
+        given = inputs[: len(exported.graph.inputs)]
+        if self._networks is None:
+            self._networks = _networks(self._exported)
+        network = self._networks[self.training]
+        try:
+            checked = self._checked_inputs(exported, given)
+        except (TypeError, ValueError):
+            return  # forward raises it
+        if not network.knows_values_for(checked):
+            self._dry(exported, network, given)
+
+    def _dry(self, exported: Exported, network: Network, inputs: Sequence[Any]) -> None:
+        """Runs a graph as in inference: nothing is drawn, and no buffer changes."""
+        before = training()
+        autograd.training = False
+        try:
+            with autograd.no_grad():
+                self._run(exported, network, inputs, writes=False)
+        finally:
+            autograd.training = before
+
+    def _try(self, inputs: Sequence[Tensor]) -> None:
+        """Runs both graphs once, so that all that is refused is refused now."""
+        assert self._networks is not None
+        for mode, exported in self._exported.items():
+            try:
+                self._dry(exported, self._networks[mode], inputs)
+            except UnsupportedError as error:
+                raise UnsupportedError(error.problems, "from_torch") from None
+
+    def _checked_inputs(self, exported: Exported, inputs: Sequence[Any]) -> dict[str, Any]:
+        names = exported.graph.inputs
+        if len(inputs) != len(names):
+            raise ValueError(f"[{self.title}] expected {len(names)} inputs, got {len(inputs)}")
+        lengths: dict[str, int] = {}
+        return {
+            name: _checked(name, x, exported.graph.types[name], lengths)
+            for name, x in zip(names, inputs, strict=True)
+        }
+
+    # Files.
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Raises NotImplementedError: a file of `singa.load` does not hold two graphs yet.
+
+        >>> import torch
+        >>> net = singa.from_torch(torch.nn.Linear(4, 3), np.zeros((2, 4), np.float32))
+        >>> try:
+        ...     net.save("net.singa")
+        ... except NotImplementedError:
+        ...     net.save_states("net.npz")
+        ...
+        """
+        raise NotImplementedError(
+            "[save] a file of singa.load does not hold a network of from_torch, which has a graph "
+            "for training and one for inference: save_states() saves its weights, "
+            "singa.onnx.save() what it computes in inference"
+        )
+
+    # To PyTorch.
+
+    def state_dict(self) -> dict[str, Any]:
+        """Parameters and buffers as tensors of PyTorch, for `module.load_state_dict(...)`.
+
+        >>> import torch
+        >>> module = torch.nn.BatchNorm1d(3)
+        >>> net = singa.from_torch(module, np.zeros((2, 3), np.float32))
+        >>> module.load_state_dict(net.state_dict())
+        <All keys matched successfully>
+        """
+        torch = require_torch()
+        result = {}
+        for name, value in self._values_by_name().items():
+            array = value.numpy()
+            kind = getattr(torch, value.dtype.name)
+            result[name] = torch.from_numpy(np.array(array)).to(kind)
+        return result
+
+    def to_torch(self, module: Any) -> None:
+        """Writes parameters and buffers into a module of the same form, in place.
+
+        Raises RuntimeError, as PyTorch's load_state_dict, for a module of another form.
+
+        >>> import torch
+        >>> module = torch.nn.Linear(2, 1)
+        >>> net = singa.from_torch(module, np.zeros((2, 2), np.float32))
+        >>> net.get_params()["bias"].set_value(3.0)
+        Tensor([3.], dtype=float32)
+        >>> net.to_torch(module)
+        >>> float(module.bias)
+        3.0
+        """
+        module.load_state_dict(self.state_dict(), strict=True)
+
+
+def _networks(graphs: dict[bool, Exported]) -> dict[bool, Network]:
+    """The compiled graphs. Raises UnsupportedError with what both of them lack."""
+    problems: dict[Any, Any] = {}
+    result = {}
+    for mode, exported in graphs.items():
+        try:
+            result[mode] = Network(exported.graph, TORCH)
+        except UnsupportedError as error:
+            problems |= {(each.operator, each.reason): each for each in error.problems}
+    if problems:
+        raise UnsupportedError(list(problems.values()), "from_torch")
+    return result
+
+
+def _checked(name: str, x: Any, declared: ValueType, lengths: dict[str, int]) -> Tensor:
+    name = name.removeprefix("%")
+    if not isinstance(x, Tensor):
+        raise TypeError(f"[from_torch] input {name!r} must be a Tensor, got {type(x).__name__}")
+    assert declared.shape is not None
+    assert declared.type is not None
+    fits = len(x.shape) == len(declared.shape) and all(
+        lengths.setdefault(wanted, n) == n if isinstance(wanted, str) else wanted == n
+        for wanted, n in zip(declared.shape, x.shape, strict=True)
+    )
+    if not fits:
+        wanted = ", ".join("?" if isinstance(n, str) else str(n) for n in declared.shape)
+        raise ValueError(f"[from_torch] input {name!r} has shape ({wanted}), got {tuple(x.shape)}")
+    if x.dtype.name == declared.type:
+        return x
+    if is_float(x.dtype) or numpy_type(declared.type).kind not in "iu":
+        raise TypeError(f"[from_torch] input {name!r} has type {declared.type}, got {x.dtype}")
+    return autograd.cast(x, DType[declared.type])
+
+
+def _formed(form: Any, results: Sequence[Any]) -> Any:
+    if isinstance(form, int):
+        return results[form]
+    if isinstance(form, dict):
+        return {name: _formed(each, results) for name, each in form.items()}
+    return tuple(_formed(each, results) for each in form)

@@ -1,0 +1,187 @@
+"""Products, convolutions and attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ... import autograd, singa_wrap
+from ...networks.errors import Refused
+from ...tensor import Tensor
+from .registry import Call, computes
+
+_CONV: Any = (autograd.conv1d, autograd.conv2d, autograd.conv3d)
+_TRANSPOSED: Any = (
+    autograd.conv_transpose1d,
+    autograd.conv_transpose2d,
+    autograd.conv_transpose3d,
+)
+
+
+@computes("linear")
+def linear(call: Call, x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
+    """x·Wᵀ + b."""
+    if len(x.shape) == 1:
+        y = autograd.linear(autograd.reshape(x, (1, -1)), W, b, True)
+        return autograd.reshape(y, (-1,))
+    return autograd.linear(x, W, b, True)
+
+
+@computes("matmul", "mm", "bmm")
+def matmul(call: Call, a: Tensor, b: Tensor) -> Tensor:
+    """Products of matrices."""
+    return autograd.matmul(a, b)
+
+
+@computes("addmm", "baddbmm")
+def addmm(call: Call, c: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta·c + alpha·a·b."""
+    product = autograd.matmul(a, b)
+    product = product if alpha == 1 else product * alpha
+    return product + (c if beta == 1 else c * beta)
+
+
+def _each(values: int | Sequence[int], axes: int) -> tuple[int, ...]:
+    """A number for each axis."""
+    given = (values,) if isinstance(values, int) else tuple(values)
+    return given * axes if len(given) == 1 else given
+
+
+def _batched(x: Tensor, axes: int) -> tuple[Tensor, bool]:
+    """x with a batch, and whether it had none."""
+    alone = len(x.shape) == axes + 1
+    return (autograd.reshape(x, (1, *x.shape)) if alone else x), alone
+
+
+@computes(*(f"conv{n}d" for n in (1, 2, 3)), *(f"conv{n}d.padding" for n in (1, 2, 3)))
+def conv(
+    call: Call,
+    x: Tensor,
+    W: Tensor,
+    b: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Convolution over one to three axes."""
+    axes = len(W.shape) - 2
+    x, alone = _batched(x, axes)
+    strides, dilations = _each(stride, axes), _each(dilation, axes)
+    kernel = tuple(W.shape[2:])
+    if isinstance(padding, str):
+        pairs = zip(kernel, dilations, strict=True)
+        total = [(k - 1) * d if padding == "same" else 0 for k, d in pairs]
+        pads = (*(n // 2 for n in total), *(n - n // 2 for n in total))
+    else:
+        pads = _each(padding, axes) * 2
+    key = (x.shape[1], pads)
+    handle = call.kept.get(key)
+    if handle is None:
+        handle = call.kept[key] = singa_wrap.ConvHandle(
+            x.data,
+            kernel,
+            strides,
+            pads,
+            x.shape[1],
+            W.shape[0],
+            b is not None,
+            groups,
+            dilations,
+        )
+    y: Tensor = _CONV[axes - 1](handle, x, W, b)
+    return autograd.reshape(y, tuple(y.shape[1:])) if alone else y
+
+
+@computes("conv_transpose1d", "conv_transpose2d.input", "conv_transpose3d.input")
+def conv_transpose(
+    call: Call,
+    x: Tensor,
+    W: Tensor,
+    b: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
+    """Transposed convolution over one to three axes."""
+    axes = len(W.shape) - 2
+    x, alone = _batched(x, axes)
+    handle = call.kept.get(x.shape[1])
+    if handle is None:
+        handle = call.kept[x.shape[1]] = singa_wrap.ConvTransposeHandle(
+            x.data,
+            tuple(W.shape[2:]),
+            _each(stride, axes),
+            _each(padding, axes) * 2,
+            list(_each(output_padding, axes)),
+            x.shape[1],
+            W.shape[1] * groups,
+            b is not None,
+            groups,
+            _each(dilation, axes),
+        )
+    y: Tensor = _TRANSPOSED[axes - 1](handle, x, W, b)
+    return autograd.reshape(y, tuple(y.shape[1:])) if alone else y
+
+
+@computes("convolution")
+def convolution(
+    call: Call,
+    x: Tensor,
+    W: Tensor,
+    b: Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Tensor:
+    """Convolution, or a transposed one."""
+    if transposed:
+        return conv_transpose(call, x, W, b, stride, padding, output_padding, groups, dilation)
+    return conv(call, x, W, b, stride, padding, dilation, groups)
+
+
+@computes("scaled_dot_product_attention")
+def attention(
+    call: Call,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """softmax(query·keyᵀ·scale + mask)·value."""
+    if dropout_p and call.forced:
+        raise Refused("dropout of attention in inference")
+    rank = len(query.shape)
+    if rank < 3 or {len(key.shape), len(value.shape)} != {rank}:
+        raise Refused(f"a query with {rank} axes")
+
+    def four(x: Tensor) -> Tensor:
+        if rank == 4:
+            return x
+        outer = x.shape[:-2]
+        lead = (1,) if rank == 3 else (outer[0],)
+        rest = outer[0] if rank == 3 else -1
+        return autograd.reshape(x, (*lead, rest, *x.shape[-2:]))
+
+    if rank != 4 and attn_mask is not None and len(attn_mask.shape) != 2:
+        raise Refused(f"a mask with {len(attn_mask.shape)} axes for a query with {rank}")
+    y = autograd.scaled_dot_product_attention(
+        four(query),
+        four(key),
+        four(value),
+        attn_mask,
+        dropout_p=dropout_p,
+        is_causal=is_causal,
+        scale=scale,
+        enable_gqa=enable_gqa,
+    )
+    return y if rank == 4 else autograd.reshape(y, (*query.shape[:-1], value.shape[-1]))

@@ -1,0 +1,335 @@
+"""Elementwise operators."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ... import autograd, ops, tensor
+from ...dtypes import DType, is_float
+from ...networks.errors import Refused
+from ...networks.tensors import same_type
+from ...tensor import Tensor
+from .registry import Call, computes, equals
+
+for _name, _function in (
+    ("abs", autograd.abs),
+    ("acos", autograd.acos),
+    ("acosh", autograd.acosh),
+    ("asin", autograd.asin),
+    ("asinh", autograd.asinh),
+    ("atan", autograd.atan),
+    ("atanh", autograd.atanh),
+    ("ceil", autograd.ceil),
+    ("cos", autograd.cos),
+    ("cosh", autograd.cosh),
+    ("erf", autograd.erf),
+    ("exp", autograd.exp),
+    ("expm1", autograd.expm1),
+    ("floor", autograd.floor),
+    ("hardswish", autograd.hardswish),
+    ("log", autograd.log),
+    ("log1p", autograd.log1p),
+    ("log2", autograd.log2),
+    ("mish", autograd.mish),
+    ("neg", autograd.negative),
+    ("reciprocal", autograd.reciprocal),
+    ("relu", autograd.relu),
+    ("relu6", autograd.relu6),
+    ("round", autograd.rounde),
+    ("rsqrt", autograd.rsqrt),
+    ("sigmoid", autograd.sigmoid),
+    ("sign", autograd.sign),
+    ("silu", autograd.silu),
+    ("sin", autograd.sin),
+    ("sinh", autograd.sinh),
+    ("sqrt", autograd.sqrt),
+    ("square", autograd.square),
+    ("tan", autograd.tan),
+    ("tanh", autograd.tanh),
+):
+    equals(_name, _function)
+
+
+@computes("gelu")
+def gelu(call: Call, x: Tensor, approximate: str = "none") -> Tensor:
+    """x·Φ(x), or its approximation by tanh."""
+    return autograd.gelu(x, approximate)
+
+
+@computes("leaky_relu")
+def leaky_relu(call: Call, x: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """x where x > 0, else negative_slope·x."""
+    return autograd.leakyrelu(x, negative_slope)
+
+
+@computes("elu")
+def elu(
+    call: Call, x: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0
+) -> Tensor:
+    """scale·x where x > 0, else scale·alpha·(e^(input_scale·x) - 1)."""
+    if input_scale != 1.0:
+        raise Refused("input_scale")
+    return autograd.elu(x, alpha) if scale == 1.0 else autograd.selu(x, alpha, scale)
+
+
+@computes("selu")
+def selu(call: Call, x: Tensor) -> Tensor:
+    """SELU."""
+    return autograd.selu(x, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
+
+
+@computes("celu")
+def celu(call: Call, x: Tensor, alpha: float = 1.0) -> Tensor:
+    """x where x > 0, else alpha·(e^(x / alpha) - 1)."""
+    return autograd.elu(x / alpha, 1.0) * alpha
+
+
+@computes("softplus")
+def softplus(call: Call, x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """log(1 + e^(beta·x)) / beta."""
+    return autograd.softplus(x, beta, threshold)
+
+
+@computes("log_sigmoid")
+def log_sigmoid(call: Call, x: Tensor) -> Tensor:
+    """log(sigmoid(x))."""
+    return -autograd.softplus(-x)
+
+
+@computes("hardsigmoid")
+def hardsigmoid(call: Call, x: Tensor) -> Tensor:
+    """x / 6 + 1 / 2, limited to [0, 1]."""
+    return autograd.hardsigmoid(x, 1.0 / 6.0, 0.5)
+
+
+@computes("hardtanh")
+def hardtanh(call: Call, x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """x limited to [min_val, max_val], without a gradient at the limits."""
+    limits = (min_val, max_val)
+    return autograd.relu6(x) if limits == (0, 6) else autograd.hardtanh(x, min_val, max_val)
+
+
+@computes("clamp", "clamp.Tensor")
+def clamp(call: Call, x: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """x limited to [min, max]."""
+    if isinstance(min, Tensor) or isinstance(max, Tensor):
+        y = x if min is None else maximum(call, x, min)
+        return y if max is None else minimum(call, y, max)
+    if not is_float(x.dtype) and any(abs(v) > 1 << 53 for v in (min, max) if v is not None):
+        raise Refused("limits beyond 2^53")
+    return autograd.clip(x, min, max)
+
+
+@computes("clamp_min")
+def clamp_min(call: Call, x: Tensor, min: float) -> Tensor:
+    """x where x > min, else min."""
+    return clamp(call, x, min)
+
+
+@computes("clamp_max")
+def clamp_max(call: Call, x: Tensor, max: float) -> Tensor:
+    """x where x < max, else max."""
+    return clamp(call, x, None, max)
+
+
+@computes("prelu", "_prelu_kernel")
+def prelu(call: Call, x: Tensor, slope: Tensor) -> Tensor:
+    """x where x > 0, else slope·x, with a slope for each channel."""
+    if len(slope.shape) == 1 and len(x.shape) > 1 and slope.shape[0] > 1:
+        slope = autograd.reshape(slope, (-1, *(1,) * (len(x.shape) - 2)))
+    return autograd.prelu(x, slope)
+
+
+@computes("glu")
+def glu(call: Call, x: Tensor, dim: int = -1) -> Tensor:
+    """The first half times the sigmoid of the second."""
+    return autograd.glu(x, dim)
+
+
+# Of two operands.
+
+
+@computes("add.Tensor", "add.Scalar")
+def add(call: Call, a: Any, b: Any, alpha: float = 1) -> Tensor:
+    """a + alpha·b."""
+    return a + (b if alpha == 1 else b * alpha)
+
+
+@computes("sub.Tensor", "sub.Scalar")
+def sub(call: Call, a: Any, b: Any, alpha: float = 1) -> Tensor:
+    """a - alpha·b."""
+    return a - (b if alpha == 1 else b * alpha)
+
+
+@computes("rsub.Scalar", "rsub.Tensor")
+def rsub(call: Call, a: Any, b: Any, alpha: float = 1) -> Tensor:
+    """b - alpha·a."""
+    return b - (a if alpha == 1 else a * alpha)
+
+
+@computes("mul.Tensor", "mul.Scalar")
+def mul(call: Call, a: Any, b: Any) -> Tensor:
+    """a·b."""
+    return a * b
+
+
+@computes("div.Tensor", "div.Scalar")
+def div(call: Call, a: Any, b: Any) -> Tensor:
+    """a / b."""
+    if isinstance(a, Tensor) and not is_float(a.dtype):
+        a = autograd.cast(a, tensor.float32)
+    if isinstance(b, Tensor) and not is_float(b.dtype):
+        b = autograd.cast(b, a.dtype if isinstance(a, Tensor) else tensor.float32)
+    return a / b
+
+
+@computes("div.Tensor_mode", "div.Scalar_mode")
+def div_mode(call: Call, a: Any, b: Any, rounding_mode: str | None = None) -> Tensor:
+    """a / b, rounded."""
+    if rounding_mode is None:
+        return div(call, a, b)
+    if rounding_mode == "floor":
+        return autograd.floor_divide(a, b)
+    raise Refused(f"rounding_mode {rounding_mode!r}")
+
+
+@computes("floor_divide")
+def floor_divide(call: Call, a: Any, b: Any) -> Tensor:
+    """floor(a / b)."""
+    return autograd.floor_divide(a, b)
+
+
+@computes("remainder.Scalar", "remainder.Tensor")
+def remainder(call: Call, a: Any, b: Any) -> Tensor:
+    """The remainder with the sign of b."""
+    return autograd.mod(a, b)
+
+
+@computes("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
+def power(call: Call, a: Any, b: Any) -> Tensor:
+    """a ** b."""
+    return autograd.square(a) if isinstance(a, Tensor) and b == 2 else a**b
+
+
+@computes("atan2")
+def atan2(call: Call, y: Tensor, x: Tensor) -> Tensor:
+    """The angle of the point (x, y)."""
+    return autograd.atan2(y, x)
+
+
+def _pair(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    if a.dtype != b.dtype:
+        raise Refused(f"operands of {a.dtype} and {b.dtype}")
+    return a, b
+
+
+@computes("maximum")
+def maximum(call: Call, a: Any, b: Any) -> Tensor:
+    """The larger one of a and b."""
+    if not isinstance(b, Tensor):
+        return autograd.clip(a, b, None)
+    return autograd.max(*_pair(a, b))
+
+
+@computes("minimum")
+def minimum(call: Call, a: Any, b: Any) -> Tensor:
+    """The smaller one of a and b."""
+    if not isinstance(b, Tensor):
+        return autograd.clip(a, None, b)
+    return autograd.min(*_pair(a, b))
+
+
+def _comparison(name: str, function: Any) -> None:
+    @computes(f"{name}.Tensor", f"{name}.Scalar")
+    def row(call: Call, a: Any, b: Any) -> Tensor:
+        return autograd.cast(function(a, b), tensor.bool_)
+
+
+for _name, _compares in (
+    ("eq", autograd.equal),
+    ("ne", autograd.not_equal),
+    ("lt", autograd.less),
+    ("le", autograd.less_equal),
+    ("gt", autograd.greater),
+    ("ge", autograd.greater_equal),
+):
+    _comparison(_name, _compares)
+
+
+def _truth(x: Any) -> Tensor:
+    return x if x.dtype == tensor.bool_ else autograd.cast(x != 0, tensor.bool_)
+
+
+@computes("logical_not", "bitwise_not")
+def logical_not(call: Call, x: Tensor) -> Tensor:
+    """Whether x is false."""
+    if call.node.op == "bitwise_not" and x.dtype != tensor.bool_:
+        raise Refused("bits of integers")
+    return autograd.cast(autograd._not(_truth(x)), tensor.bool_)
+
+
+def _logical(name: str, operator: Any) -> None:
+    @computes(f"logical_{name}", f"bitwise_{name}.Tensor", f"__{name}__.Tensor")
+    def row(call: Call, a: Tensor, b: Tensor) -> Tensor:
+        if not call.node.op.startswith("logical") and not a.dtype == b.dtype == tensor.bool_:
+            raise Refused("bits of integers")
+        return autograd.cast(operator()(_truth(a), _truth(b))[0], tensor.bool_)
+
+
+for _name, _logic in (("and", ops.And), ("or", ops.Or), ("xor", ops.Xor)):
+    _logical(_name, _logic)
+
+
+@computes("isnan")
+def isnan(call: Call, x: Tensor) -> Tensor:
+    """Whether an element is NaN."""
+    return autograd.cast(x != x, tensor.bool_)
+
+
+@computes("isinf")
+def isinf(call: Call, x: Tensor) -> Tensor:
+    """Whether an element is infinite."""
+    return autograd.cast(autograd.abs(x) == math.inf, tensor.bool_)
+
+
+@computes("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
+def where(call: Call, condition: Tensor, x: Any, y: Any) -> Tensor:
+    """x where the condition holds, else y."""
+    x, y = _as_typed(call, x, y), _as_typed(call, y, x)
+    return autograd.where(x, y, condition)
+
+
+def _as_typed(call: Call, value: Any, like: Any) -> Any:
+    """A number as a tensor of the type of `like`; a tensor in the type of the result."""
+    kind = call.node.output_types[0].type
+    assert kind is not None
+    if not isinstance(value, Tensor):
+        if isinstance(like, Tensor):
+            return call.run.number(value, autograd.cast(like, DType[kind]))
+        raise Refused("two numbers")
+    return value if value.dtype.name == kind else autograd.cast(value, DType[kind])
+
+
+@computes("masked_fill.Scalar", "masked_fill.Tensor")
+def masked_fill(call: Call, x: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """`value` where the mask holds, else x."""
+    value = same_type(value, x) if isinstance(value, Tensor) else call.run.number(value, x)
+    return autograd.where(value, x, mask)
+
+
+# Types and copies.
+
+
+@computes("_to_copy", "to.dtype", "type_as")
+def to_type(call: Call, x: Tensor, *others: Any, **options: Any) -> Tensor:
+    """x in the type of the result."""
+    kind = call.node.output_types[0].type
+    assert kind is not None
+    return x if x.dtype.name == kind else autograd.cast(x, DType[kind])
+
+
+@computes("detach")
+def detach(call: Call, x: Tensor) -> Tensor:
+    """x as a constant."""
+    return x.detach()

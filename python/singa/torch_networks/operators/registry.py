@@ -1,0 +1,75 @@
+"""The table of operators: which function of singa computes which operator of PyTorch.
+
+A row is a function of a `Call` and of the arguments that the operator has in PyTorch's graph, where
+tensors are tensors of singa, and sizes are integers:
+
+    @computes("leaky_relu")
+    def leaky_relu(call, x, negative_slope=0.01):
+        return autograd.leakyrelu(x, negative_slope)
+
+An operator is named as PyTorch names it, without "aten." and without ".default". A row raises
+Refused for arguments that it cannot compute; `from_torch` runs each row once. It returns a tensor,
+an array for a constant that depends on sizes alone, or a tuple of them for several results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...networks.graph import Node
+
+if TYPE_CHECKING:
+    from ...networks.network import Execution
+
+Row = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of an operator.
+
+    run     the execution that it is a part of
+    node    the node of the graph
+    kept    what the row keeps between calls of this node, such as handles
+    forced  whether the operator behaves as in training although the network infers
+    """
+
+    run: Execution
+    node: Node
+    kept: dict[Any, Any]
+    forced: bool
+
+
+_ROWS: dict[str, Row] = {}
+
+
+def computes(*names: str) -> Callable[[Row], Row]:
+    """A decorator that adds a row."""
+
+    def add(row: Row) -> Row:
+        for name in names:
+            assert name not in _ROWS, f"two rows for {name}"
+            _ROWS[name] = row
+        return row
+
+    return add
+
+
+def equals(name: str, function: Callable[..., Any]) -> None:
+    """Adds a row for a function that takes the arguments of the operator as they are."""
+
+    @computes(name)
+    def row(call: Call, *arguments: Any) -> Any:
+        return function(*arguments)
+
+
+def find(name: str) -> Row | None:
+    """The row of an operator."""
+    return _ROWS.get(name)
+
+
+def names() -> list[str]:
+    """The operators that have rows."""
+    return sorted(_ROWS)

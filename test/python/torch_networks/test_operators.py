@@ -1,0 +1,125 @@
+"""Rows of the table of operators beside PyTorch: many calls in one module, one output for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch_oracle
+from singa.torch_networks.operators import registry
+
+#: Functions of torch, torch.nn.functional and a tensor (4, 3, 6, 5), by family.
+_CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
+    "functions": [
+        lambda t, F, x: x.abs() + x.neg() - x.square() + (-x.sign() * 0.5),
+        lambda t, F, x: t.acos(x / 9) + t.asin(x / 9) + t.atan(x) + t.atan2(x, x.exp()),
+        lambda t, F, x: t.acosh(x.square() + 1.5) + t.asinh(x) + t.atanh(x / 9),
+        lambda t, F, x: x.cos() + x.sin() + t.tan(x / 9) + x.cosh() + x.sinh() + x.tanh(),
+        lambda t, F, x: x.exp() + x.expm1() + t.erf(x) + x.sigmoid() + t.reciprocal(x.exp() + 1),
+        lambda t, F, x: (x.abs() + 0.5).log() + (x.abs() + 0.5).log1p() + (x.abs() + 0.5).log2(),
+        lambda t, F, x: (x.abs() + 0.5).sqrt() + (x.abs() + 0.5).rsqrt() + (x.abs() + 1) ** 1.5,
+        lambda t, F, x: x.floor() + x.ceil() + x.round() + x * 0,
+        lambda t, F, x: F.relu(x) + F.relu6(4 * x) + F.leaky_relu(x, 0.1) + F.elu(x, 0.7),
+        lambda t, F, x: F.selu(x) + F.celu(x, 0.6) + F.silu(x) + F.mish(x) + F.gelu(x),
+        lambda t, F, x: F.gelu(x, approximate="tanh") + F.softplus(x, 2.0) + F.logsigmoid(x),
+        lambda t, F, x: F.hardswish(x * 2) + F.hardsigmoid(x * 2) + F.hardtanh(x, -0.7, 0.9),
+        lambda t, F, x: x.clamp(min=-0.5) + x.clamp(max=0.5) + x.clamp(-0.3, 0.4) + F.softsign(x),
+        lambda t, F, x: F.glu(x[:, :, :, :4], -1),
+        lambda t, F, x: F.prelu(x, t.tensor([0.1, 0.2, 0.3], dtype=x.dtype)),
+    ],
+    "two operands": [
+        lambda t, F, x: t.add(x, x.exp(), alpha=2) + t.sub(x, 1.5, alpha=0.5) + (3 - x),
+        lambda t, F, x: x / (x.exp() + 1) + x / 3 + 2 / (x.exp() + 1),
+        lambda t, F, x: t.maximum(x, x.flip(0)) + t.minimum(x, x.flip(1)) + 2.0**x,
+        lambda t, F, x: t.where(x > 0, x, 0.5 * x) + t.where(x <= 0.2, 1.0, x),
+        lambda t, F, x: x.masked_fill((x < 0.3) & (x > -0.3), 0.7) + x * ~(x >= 0.1),
+        lambda t, F, x: x * ((x == 0) | (x != x) ^ (x < 1)).to(x.dtype),
+        lambda t, F, x: x * t.logical_and(x > 0, x < 1) + x * t.isnan(x) + x * t.isinf(x),
+        lambda t, F, x: x @ x.mT @ x + t.einsum("bcij,bckj->bcik", x, x) @ x,
+        lambda t, F, x: t.addmm(x[0, 0, :5], x[0, 1, :5], x[0, 2, :5], beta=0.5, alpha=2),
+        lambda t, F, x: (
+            t.bmm(x[:, 0], x[:, 1].mT) + t.baddbmm(x[:, 0] @ x[:, 1].mT, x[:, 0], x[:, 2].mT)
+        ),
+    ],
+    "reductions": [
+        lambda t, F, x: x.mean(1) + x.sum(1) + x.prod(1) + x.amax(1) - x.amin(1),
+        lambda t, F, x: x.mean((2, 3), keepdim=True) * x.var((2, 3), keepdim=True),
+        lambda t, F, x: x.std(3) + x.var(3, correction=0) + x.norm(dim=3) + x.abs().sum(3),
+        lambda t, F, x: t.var_mean(x, 2)[0] + t.var_mean(x, 2)[1] + x.logsumexp(2),
+        lambda t, F, x: x.max(2)[0] + x.min(2)[0] + x.gather(2, x.argmax(2, keepdim=True))[:, :, 0],
+        lambda t, F, x: x.topk(2, 3)[0].sum(3) + x.sort(3, descending=True)[0][..., 1],
+        lambda t, F, x: x.cumsum(2) + x.softmax(2) + x.log_softmax(1) + F.normalize(x, dim=1),
+        lambda t, F, x: x * (x > 9).any(3, keepdim=True) + x * (x > -9).all(3, keepdim=True),
+        lambda t, F, x: (
+            F.layer_norm(x, (6, 5)) + F.group_norm(x, 3) + F.rms_norm(x, (5,), eps=1e-6)
+        ),
+    ],
+    "movement": [
+        lambda t, F, x: x.reshape(x.shape[0], -1).view(-1, 9, 10).transpose(1, 2).flatten(1),
+        lambda t, F, x: x.unsqueeze(1).squeeze(1).permute(0, 3, 1, 2).expand(-1, -1, -1, 6),
+        lambda t, F, x: x[:, 1:].repeat(1, 2, 1, 1) + t.stack([x[:, 0]] * 4, 1),
+        lambda t, F, x: t.cat([*x.chunk(2, 2), *x.split(4, 2), *x.unbind(3)[:0]], 2),
+        lambda t, F, x: t.cat(x.split([1, 2, 3], 2)[::-1], 2) + x.flip(1, 2).roll(2, 3),
+        lambda t, F, x: (
+            x[:, -1, 1:5:2, -3:] + x.narrow(2, 1, 2)[:, 0, :, :3] + x.select(1, 2)[:, 4:, 2:]
+        ),
+        lambda t, F, x: F.pad(x, (1, 2, 0, 1), value=0.5) + F.pad(x, (1, 2, 0, 1), mode="reflect"),
+        lambda t, F, x: F.pad(x[:, 0], (2, 1), mode="replicate") + F.pad(x[:, 1], (-1, 4)),
+        lambda t, F, x: x.tril() + x.triu(1) + F.pixel_unshuffle(x[:, :, :, :4], 2).sum(),
+        lambda t, F, x: x[:, t.tensor([2, 0])] + x[:, [1, 2]] + x.index_select(1, t.tensor([0, 1])),
+        lambda t, F, x: x[:, :, t.tensor([0, -1, 2]), t.tensor([4, 1, -2])],
+        lambda t, F, x: x + t.zeros_like(x) + t.ones_like(x) + t.full_like(x, 2) + x.new_ones(5),
+        lambda t, F, x: (
+            x + t.arange(x.shape[0]).view(-1, 1, 1, 1) + t.linspace(0, 1, 5).to(x.dtype)
+        ),
+        lambda t, F, x: x.scatter(3, x.argmax(3, keepdim=True), x.mean(3, keepdim=True)),
+    ],
+    "windows": [
+        lambda t, F, x: (
+            F.max_pool2d(x, 3, 2, 1) + F.avg_pool2d(x, 3, 2, 1, count_include_pad=False)
+        ),
+        lambda t, F, x: F.avg_pool2d(x, 2, ceil_mode=True) + F.max_pool2d(x, 2, ceil_mode=True),
+        lambda t, F, x: F.adaptive_avg_pool2d(x, (4, 3)) + F.adaptive_max_pool2d(x, (4, 3)),
+        lambda t, F, x: F.max_pool1d(x[:, 0], 2) + F.avg_pool1d(x[:, 1], 2),
+        lambda t, F, x: F.interpolate(x, (9, 7), mode="bicubic") + F.interpolate(x, (9, 7)),
+        lambda t, F, x: F.interpolate(x, scale_factor=1.5, mode="bilinear", align_corners=True),
+        lambda t, F, x: F.interpolate(x, (4, 4), mode="bilinear", antialias=True),
+        lambda t, F, x: F.conv1d(x[:, 0], t.ones(3, 6, 2, dtype=x.dtype), padding=1),
+        lambda t, F, x: F.conv3d(
+            x[:, None], t.ones(2, 1, 2, 3, 3, dtype=x.dtype), stride=(1, 2, 1)
+        ),
+        lambda t, F, x: F.conv_transpose1d(x[:, 0], t.ones(6, 2, 3, dtype=x.dtype), stride=2),
+        lambda t, F, x: F.scaled_dot_product_attention(x, x, x, scale=0.3, is_causal=True),
+        lambda t, F, x: F.scaled_dot_product_attention(x[:, 0], x[:, 1], x[:, 2]),
+        lambda t, F, x: (
+            F.scaled_dot_product_attention(x, x, x, attn_mask=x[:1, :1, :, :1] > 9) * 0 + x
+        ),
+    ],
+}
+
+
+@pytest.mark.parametrize("family", _CALLS)
+def test_calls(torch: ModuleType, family: str) -> None:
+    class Calls(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.factor = torch.nn.Parameter(torch.ones(3, 6, 5))
+
+        def forward(self, x: Any) -> list[Any]:
+            F = torch.nn.functional
+            return [call(torch, F, x * self.factor) for call in _CALLS[family]]
+
+    torch.manual_seed(1)
+    torch_oracle.check(torch, Calls(), torch.randn(4, 3, 6, 5), steps=False)
+
+
+def test_rows_have_names_of_pytorch(torch: ModuleType) -> None:
+    unknown = []
+    for name in registry.names():
+        packet, _, overload = name.partition(".")
+        found = getattr(torch.ops.aten, packet, None)
+        if found is None or (overload or "default") not in found.overloads():
+            unknown.append(name)
+    assert unknown == []

@@ -32,6 +32,8 @@ _NOT_FOLDED = re.compile(r"empty|rand|bernoulli|dropout|normal|uniform")
 _UPDATES = "_native_batch_norm_legit_functional"
 #: Operators that behave as in training wherever they stand.
 _OF_TRAINING = (_UPDATES, "native_dropout", "bernoulli.p", "scaled_dot_product_attention")
+#: Functions with a gradient of their own that change none.
+_FUNCTIONS_WITHOUT_EFFECT = ("_NoopSaveInputs",)
 #: That lengths of two inputs are equal, which their types say.
 _EQUAL = re.compile(r"L\['\w+'\]\.size\(\)\[\d+\] == L\['\w+'\]\.size\(\)\[\d+\]")
 #: Most elements of a constant that is computed ahead.
@@ -89,7 +91,11 @@ def torch_inputs(torch: Any, inputs: Any) -> tuple[Any, ...]:
 def export(torch: Any, module: Any, inputs: tuple[Any, ...], training: bool) -> Exported:
     """The graph of a module in one mode. Raises UnsupportedError, with what PyTorch says, for a
     module that it cannot export."""
-    with _mode(module, training), warnings.catch_warnings():
+    for name, parameter in module.named_parameters():
+        if parameter._backward_hooks:
+            problem = Problem(name, "register_hook", 0, "a hook of a gradient")
+            raise UnsupportedError([problem], "from_torch")
+    with _mode(module, training), _refusing(torch), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             program = _program(torch, module, inputs)
@@ -101,6 +107,60 @@ def export(torch: Any, module: Any, inputs: tuple[Any, ...], training: bool) -> 
     return _Translation(torch, module, program, inputs, training).result()
 
 
+@contextmanager
+def _refusing(torch: Any) -> Iterator[None]:
+    """Has export refuse what it would leave out: gradients that a module defines or changes, and
+    `inference_mode`."""
+    # Function.apply, which scripts may have bound already, calls that of its base.
+    function, mode = torch.autograd.function._SingleLevelFunction, torch.inference_mode
+    before = mode.__enter__, torch.Tensor.register_hook
+
+    def apply_known(cls: Any, *args: Any, **options: Any) -> Any:
+        if cls.__name__ in _FUNCTIONS_WITHOUT_EFFECT:
+            return super(function, cls).apply(*args, **options)
+        raise NotImplementedError(f"{cls.__name__} is a custom autograd.Function")
+
+    def refuse_hook(x: Any, hook: Any) -> Any:
+        raise NotImplementedError("register_hook: a hook of a gradient")
+
+    def refuse_mode(self: Any) -> Any:
+        if self.mode:
+            raise NotImplementedError("inference_mode: use no_grad")
+        return before[0](self)
+
+    function.apply = classmethod(apply_known)
+    mode.__enter__, torch.Tensor.register_hook = refuse_mode, refuse_hook
+    try:
+        yield
+    finally:
+        del function.apply
+        mode.__enter__, torch.Tensor.register_hook = before
+
+
+def _keep_constants_of_no_grad(torch: Any, program: Any) -> None:
+    """Detaches the results of `no_grad`, which decompositions forget. Raises NotImplementedError
+    for regions inside of one another."""
+    region = torch.ops.higher_order.wrap_with_set_grad_enabled
+    graphs = [each for each in program.graph_module.modules() if hasattr(each, "graph")]
+    for module in graphs:
+        for node in list(module.graph.nodes):
+            if node.op != "call_function" or node.target is not region:
+                continue
+            if module is not program.graph_module:
+                raise NotImplementedError("no_grad or enable_grad inside another context")
+            if node.args[0]:
+                continue
+            for user in list(node.users):
+                with module.graph.inserting_after(user):
+                    detached = module.graph.call_function(torch.ops.aten.detach.default, (user,))
+                detached.meta = dict(user.meta)
+                user.replace_all_uses_with(
+                    detached, delete_user_cb=lambda each, own=detached: each is not own
+                )
+                program.graph_signature.replace_all_uses(user.name, detached.name)
+        module.recompile()
+
+
 def _program(torch: Any, module: Any, inputs: tuple[Any, ...]) -> Any:
     """The exported program, with an open batch unless PyTorch refuses it."""
     dim = torch.export.Dim
@@ -110,6 +170,7 @@ def _program(torch: Any, module: Any, inputs: tuple[Any, ...]) -> Any:
     except Exception:
         shapes = tuple({0: dim.AUTO} if x.ndim else None for x in inputs)
         program = torch.export.export(module, inputs, dynamic_shapes=shapes, strict=False)
+    _keep_constants_of_no_grad(torch, program)
     # Operators without a row are written with others, where PyTorch knows how.
     table = torch.export.default_decompositions().materialize()
     without = {op: how for op, how in table.items() if registry.find(operator_name(op)) is None}

@@ -166,6 +166,79 @@ def test_control_flow_by_values_is_refused(torch: ModuleType) -> None:
         singa.from_torch(Branch(), np.ones((2, 3), np.float32))
 
 
+def test_gradients_that_export_would_lose_are_refused(torch: ModuleType) -> None:
+    class Rounded(torch.autograd.Function):  # type: ignore[misc, name-defined]
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x.round()
+
+        @staticmethod
+        def backward(ctx: Any, dy: Any) -> Any:
+            return dy
+
+    def in_inference_mode(x: Any) -> Any:
+        with torch.inference_mode():
+            return x * 2
+
+    def hooked(x: Any) -> Any:
+        x.register_hook(lambda dy: dy * 2)
+        return x
+
+    class Calls(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self, function: Any) -> None:
+            super().__init__()
+            self.linear, self.function = torch.nn.Linear(3, 3), function
+
+        def forward(self, x: Any) -> Any:
+            return self.function(self.linear(x)) + x
+
+    x = np.ones((2, 3), np.float32)
+    for function, words in (
+        (Rounded.apply, "Rounded is a custom autograd.Function"),
+        (in_inference_mode, "inference_mode"),
+        (hooked, "register_hook"),
+    ):
+        with pytest.raises(UnsupportedError, match=words):
+            singa.from_torch(Calls(function), x)
+    module = Calls(torch.nn.Identity())
+    module.linear.weight.register_hook(lambda dy: dy * 2)
+    with pytest.raises(UnsupportedError, match=r"linear\.weight"):
+        singa.from_torch(module, x)
+    assert Rounded.apply(torch.tensor(0.7)).item() == 1.0  # all is as before
+    with torch.inference_mode():
+        assert torch.is_inference_mode_enabled()
+
+
+def test_buffers_that_a_module_changes(torch: ModuleType) -> None:
+    class Counts(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(3, 3)
+            self.register_buffer("seen", torch.zeros(3))
+            self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+        def forward(self, x: Any) -> Any:
+            with torch.no_grad():
+                self.seen.mul_(0.5).add_(x.mean(0))
+            self.calls += 1
+            return self.linear(x) + self.seen
+
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    module = Counts()
+    net = singa.from_torch(module, x, loss=_first)
+    net.set_optimizer(opt.SGD(lr=0.0))
+    assert net.state_dict()["calls"] == 0
+    for use_graph, train in ((False, False), (True, True), (True, False)):
+        net.graph(use_graph)
+        net.train(train)
+        module.train(train)
+        for _ in range(5):
+            out = net(x, np.zeros(1, np.float32))[0] if train else net(x)
+            wanted = module(torch.from_numpy(x))
+            np.testing.assert_allclose(out.numpy(), wanted.detach().numpy(), rtol=1e-5)
+    assert net.state_dict()["calls"] == module.calls == 15
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [

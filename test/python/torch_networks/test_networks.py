@@ -206,6 +206,24 @@ def _in_parts(torch: Any, nn: Any, F: Any) -> Any:
     return Parts()
 
 
+@_case(_tokens)
+def _without_gradient(torch: Any, nn: Any, F: Any) -> Any:
+    class WithoutGradient(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two = nn.Linear(8, 8), nn.Linear(8, 8)
+            self.rnn = nn.GRU(8, 4, batch_first=True)
+
+        def forward(self, x: Any) -> Any:
+            with torch.no_grad():
+                target = self.one(x).tanh()
+                also = target * 2
+            y = self.one(x) * target + also * self.two(x).detach() + self.two(x)
+            return torch.einsum("bij,bkj->bik", y, y) + self.rnn(y)[0].sum((1, 2))[:, None, None]
+
+    return WithoutGradient()
+
+
 @_case(lambda torch: (torch.randint(0, 11, (4, 6)),))
 def _words(torch: Any, nn: Any, F: Any) -> Any:
     class Words(nn.Module):

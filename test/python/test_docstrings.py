@@ -16,6 +16,7 @@ _WITHOUT_EXAMPLE = {
     "singa.data.download_cifar10": "needs the network",
     "singa.data.download_cifar100": "needs the network",
     "singa.distributed.abort": "ends the process",
+    "singa.from_torch": "needs PyTorch",
     "singa.training.pretrained.load_pretrained": "needs a file of another library",
 }
 

@@ -55,14 +55,6 @@ def from_torch(
         net.set_optimizer(opt.SGD(lr=0.1, momentum=0.9))
         net.fit(train_images, labels, epochs=10)
         net.to_torch(module)
-
-    >>> import torch
-    >>> module = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU())
-    >>> net = singa.from_torch(module, np.zeros((2, 4), np.float32))
-    >>> net(tensor.ones((5, 4))).shape
-    (5, 3)
-    >>> list(net.get_params())
-    ['0.weight', '0.bias']
     """
     torch = require_torch()
     if not isinstance(module, torch.nn.Module):
@@ -266,7 +258,7 @@ class TorchModel(NetworkModel):
         >>> net.get_params()["bias"].set_value(3.0)
         Tensor([3.], dtype=float32)
         >>> net.to_torch(module)
-        >>> float(module.bias)
+        >>> module.bias.item()
         3.0
         """
         module.load_state_dict(self.state_dict(), strict=True)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import subprocess
 import sys
 from types import ModuleType
 from typing import Any
 
+import docstring_examples
 import numpy as np
 import pytest
 import singa
 from singa import opt, tensor
 from singa.onnx import UnsupportedError
+from singa.torch_networks import TorchModel
 
 
 def _network(torch: Any) -> Any:
@@ -298,6 +301,13 @@ def test_a_norm_and_an_activation_are_one_step(torch: ModuleType) -> None:
         "conv2d",
         "_native_batch_norm_legit_no_training+relu",
     ]
+
+
+def test_examples_do_what_they_say(torch: ModuleType) -> None:
+    for value in (TorchModel, TorchModel.save, TorchModel.state_dict, TorchModel.to_torch):
+        doc = inspect.getdoc(value) or ""
+        assert ">>>" in doc
+        assert not docstring_examples.run(doc, value.__qualname__)
 
 
 def test_singa_does_not_load_pytorch(torch: ModuleType) -> None:

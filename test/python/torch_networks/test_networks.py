@@ -301,6 +301,7 @@ def _window_bias(torch: Any, nn: Any, F: Any) -> Any:
     return Windows()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", _CASES)
 def test_network(torch: ModuleType, name: str) -> None:
     make, inputs = _CASES[name]

@@ -100,6 +100,7 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", _CALLS)
 def test_calls(torch: ModuleType, family: str) -> None:
     class Calls(torch.nn.Module):  # type: ignore[misc, name-defined]

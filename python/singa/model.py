@@ -32,6 +32,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from operator import is_
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -45,12 +46,14 @@ from .graph.step_graphs import Rewriting, StepGraphs
 from .layer import late
 from .layer.head import replace_head
 from .layer.outputs import outputs_of
+from .layer.place import Place
 from .layer.summary import Summary, summarize
 from .raw import compat_mode
 from .tape import autocast
 from .tape.assignment import checked
-from .tape.grad_mode import grad_mode
+from .tape.grad_mode import state as grad
 from .tape.operator import backward_followers
+from .tape.tensor import wrap
 from .tensor import Tensor
 
 if TYPE_CHECKING:
@@ -144,12 +147,12 @@ class Model(layer.Layer, metaclass=ModelMeta):
     """
 
     optimizer: Optimizer
-    transient: ClassVar[tuple[str, ...]] = ("_threads", "_step_graphs")
+    transient: ClassVar[tuple[str, ...]] = ("_threads", "_step_graphs", "_place")
     # The last line: the first three are in the key of a recorded step, the others compute nothing.
     not_settings: ClassVar[tuple[str, ...]] = (
         *("_threads", "_step_graphs", "_training_at_home", "_inputs", "graph_mode", "sequential"),
         *("_autocast_dtype", "_fuse", "_recompute", "architecture", "class_names", "transform"),
-        "_epochs_fitted",
+        *("_epochs_fitted", "_place"),
     )
     #: How `models.create` made the network: {"name": name, "arguments": its keyword arguments}.
     #: None for other networks. Checkpoints keep it.
@@ -311,26 +314,39 @@ class Model(layer.Layer, metaclass=ModelMeta):
 
     def _as_tensors(self, values: Any) -> Any:
         """The values, in which NumPy arrays are tensors on the device of the model."""
-        if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
-            device = next((p.device for p in self.get_params().values()), None)
-            return _as_tensor(values, device)
-        if type(values) in (list, tuple):
-            items = [self._as_tensors(value) for value in values]
-            if any(item is not value for item, value in zip(items, values, strict=True)):
-                return type(values)(items)
-        return values
+        if isinstance(values, np.ndarray):
+            return self._as_tensors((values,))[0]
+        if type(values) not in (list, tuple):
+            return values
+        found: list[Any] = []
+        device, copies = None, True
+        for value in values:
+            if not isinstance(value, np.ndarray) or value.dtype.kind not in "biuf":
+                found.append(self._as_tensors(value) if type(value) in (list, tuple) else value)
+                continue
+            if device is None and (device := self._place.device(self)) is not None:
+                copies = device.kind() == _c.DeviceKind_kCpu
+            if device is None or type(value) is not np.ndarray or value.dtype not in _KEPT:
+                found.append(_as_tensor(value, device))
+            else:  # the same with fewer calls
+                raw = _c.from_buffer(value, copies or not value.flags.writeable)
+                found.append(wrap(raw.ToDevice(device), True))
+        return values if all(map(is_, found, values)) else type(values)(found)
 
     def _call(self, *input: Any, **kwargs: Any) -> Any:
-        step = self._train if self.training else self._infer
-        if not self.graph_mode or grad_mode() is (not self.training) or backward_followers:
+        training = self.training
+        step = self._train if training else self._infer
+        if not self.graph_mode or grad.grad_mode is (not training) or backward_followers:
             return step(*input, **kwargs)
-        rewriting = Rewriting(self.training, self._fuse, self._recompute)
-        return self._graphs().call(step, self._kind, input, kwargs, rewriting)
+        rewriting = _rewriting(training, self._fuse, self._recompute)
+        graphs = self._step_graphs or self._graphs()
+        return graphs.call(step, self._kind, input, kwargs, rewriting)
 
     def _kind(self) -> tuple[Any, ...]:
         """The settings that tell kinds of steps apart."""
-        types = self._autocast_dtype, autocast.dtype()
-        modes = self.training, grad_mode(), self.graph_mode, compat_mode.enabled
+        types = self._autocast_dtype, autocast.state.dtype
+        training = getattr(self._threads, "training", self._training_at_home)
+        modes = training, grad.grad_mode, self.graph_mode, compat_mode.enabled
         return *modes, *types, _c.Selection()
 
     def __del__(self) -> None:
@@ -555,6 +571,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
     def _start_modes(self, training: bool) -> None:
         self._threads = _Threads(threading.get_ident())
         self._training_at_home = training
+        self._place = Place()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -909,6 +926,9 @@ class LoadedStates(dict[str, Tensor]):
         return True
 
 
+#: Element types of arrays that tensors keep.
+_KEPT = frozenset(map(np.dtype, ("float32", "float16", "int32", "int8", "uint8", "bool")))
+_rewriting = functools.cache(Rewriting)  # which makes no new one for each step
 #: Types of arguments among which a NumPy array may be.
 _MAY_HOLD_ARRAYS = frozenset({np.ndarray, list, tuple})
 

@@ -6,7 +6,6 @@
 %feature("nothread") singa::Tensor::shape;
 %feature("nothread") singa::Tensor::strides;
 %feature("nothread") singa::Tensor::data_type;
-%feature("nothread") singa::Tensor::type_and_shape;
 %feature("nothread") singa::Tensor::type_and_place;
 %feature("nothread") singa::Tensor::rank;
 %feature("nothread") singa::Tensor::size;
@@ -22,6 +21,7 @@
 %feature("nothread") singa::Device::graph_enabled;
 %feature("nothread") singa::NumThreads;
 %feature("nothread") Selection;
+%feature("nothread") KindsOf;
 %feature("nothread") singa::SetCurrentLayer;
 %feature("nothread") singa::CurrentLayer;
 
@@ -134,6 +134,16 @@ std::vector<int64_t> Selection() {
           singa::NumThreads(), singa::IsDeterministic(),
           singa::TuningVersion()};
 }
+/// Element type and device, rank and shape of each tensor, in one call.
+std::vector<int64_t> KindsOf(const std::vector<singa::Tensor>& tensors) {
+  std::vector<int64_t> kinds;
+  for (const singa::Tensor& t : tensors) {
+    const int64_t device = t.empty() ? -1 : t.device()->id();
+    kinds.insert(kinds.end(), {device * 256 + t.data_type(), static_cast<int64_t>(t.rank())});
+    kinds.insert(kinds.end(), t.shape().begin(), t.shape().end());
+  }
+  return kinds;
+}
 /// OPCHECK's current `every`; 0 means off.
 int64_t OpcheckEvery() { return singa::GetOpcheck().every; }
 %}
@@ -164,12 +174,6 @@ int64_t OpcheckEvery() { return singa::GetOpcheck().every; }
   bool same_shape(const singa::Tensor& other) const { return $self->shape() == other.shape(); }
   bool alike(const singa::Tensor& other) const {
     return $self->shape() == other.shape() && $self->data_type() == other.data_type();
-  }
-  /// The element type, then the shape, in one call.
-  std::vector<int64_t> type_and_shape() const {
-    std::vector<int64_t> all{$self->data_type()};
-    all.insert(all.end(), $self->shape().begin(), $self->shape().end());
-    return all;
   }
   /// A number that identifies the element type and the device.
   int64_t type_and_place() const {

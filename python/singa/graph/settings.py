@@ -159,9 +159,10 @@ class Settings:
     def hold(self) -> bool:
         """Whether nothing has changed. Also False if objects were replaced by equal ones."""
         try:
-            return _c.SameObjects(self._containers, self._held) and all(
-                [read(value) == then for read, value, then in self._readers]
-            )
+            same = bool(_c.SameObjects(self._containers, self._held))
+            for read, value, then in self._readers:
+                same = same and read(value) == then
+            return same
         except Exception:  # another thread changed a container, or an object was closed
             return False
 

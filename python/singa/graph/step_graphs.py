@@ -36,12 +36,14 @@ from ..tape.step_recording import state as current
 from ..tape.tensor import Tensor
 from .settings import Settings, differing
 from .step_values import (
+    RAW,
     Like,
     UnknownError,
     filled,
     identity,
     is_computed,
     key_of,
+    key_parts,
     mapped,
     objects_in,
     separate,
@@ -149,9 +151,9 @@ class _Step:
         self.calls, self.updates = [], []
 
     def changed(self, layer: base.Layer) -> set[str]:
-        """Settings that have changed since the graph or the reason was set."""
-        if self.settings is None or self.settings.hold():
-            return set()
+        """Settings that have changed since the graph or the reason was set, once they do not hold
+        any more."""
+        assert self.settings is not None
         now = Settings(layer, self.read, self.handed)
         changed = differing(self.settings, now)
         if not changed:
@@ -198,7 +200,7 @@ class StepGraphs:
 
         `kind()` and the arguments together choose the graph.
         """
-        if current.recording is not None:
+        if current.reference is not None and current.recording is not None:
             return function(*args, **kwargs)
         ours = False
         try:
@@ -208,17 +210,18 @@ class StepGraphs:
             tensors: list[Tensor] = []
             mode = kind()
             base = self._key((mode, rewriting), args, kwargs, tensors)
-            step = self._step(base, self._with_elements(base, tensors), args, kwargs)
+            key = self._with_elements(base, tensors) if self._read else base
+            step = self._step(base, key, args, kwargs)
             if step.reason:
                 return function(*args, **kwargs)
             step.count += 1
-            raws = [t.data for t in tensors]
+            raws = list(map(RAW, tensors))
             if step.graph is not None and (
                 step.count < step.due or not self._is_audit(step, raws, rewriting)
             ):
                 results = _replayed(step, raws)
                 if results is not None:
-                    return filled(step.template, iter(results))
+                    return filled((step.template,), iter(results))[0]
                 step.forget()
             begin, was_replayed = perf_counter(), step.graph is not None
             try:
@@ -236,7 +239,9 @@ class StepGraphs:
         """What tells kinds of steps apart. Adds the tensors among the arguments to `tensors`."""
         key: Any = (kind, None)
         try:
-            key = (kind, (key_of(args, tensors), key_of(kwargs, tensors)))
+            parts = key_parts(args, tensors)
+            named = key_parts((kwargs,), tensors) if kwargs else ()
+            key = (kind, (parts, named, _c.KindsOf(list(map(RAW, tensors)))))
             hash(key)
         except TypeError:  # an argument that is not hashable
             key = (kind, None)
@@ -272,7 +277,9 @@ class StepGraphs:
         elif step.hooks is not None:
             if step.hooks != hooks.last_change:
                 step.forget()
-        elif changed := step.changed(self._layer):
+        elif step.settings is not None and (
+            not step.settings.hold() and (changed := step.changed(self._layer))
+        ):
             step.forget()
             self._changes += 1
             if self._changes > _CHANGES:
@@ -378,7 +385,7 @@ class StepGraphs:
             obstacle = f"the step changes {own[0] or type(self._layer).__name__}{others}"
         if audited:
             difference = obstacle or _c.Graph.Difference(step.outline, operations)
-            if not difference and key_of(result, []) != step.returned:
+            if not difference and key_of(result) != step.returned:
                 difference = "what the step returns changes"
             # Equal calls have other plans where the recorded ones have left the cache. Where they
             # leave it all the time, an audit says nothing.
@@ -392,7 +399,7 @@ class StepGraphs:
                     device.set_random_state(position)
                 results = _replayed(step, raws)
                 if results is not None:
-                    return filled(step.template, iter(results))
+                    return filled((step.template,), iter(results))[0]
                 step.forget()  # another thread has seen that a plan is wrong
                 return function(*args, **kwargs)
             operations.RunPlanned()
@@ -407,7 +414,7 @@ class StepGraphs:
         difference = obstacle
         if step.last is not None and not obstacle:
             difference = _c.Graph.Difference(step.last, operations)
-            if key_of(result, []) != step.returned:
+            if key_of(result) != step.returned:
                 difference = difference or "what the step returns changes"
             if not difference:
                 graph = _c.Graph(operations)
@@ -419,7 +426,7 @@ class StepGraphs:
                 step.last, step.settings = None, after
                 step.graph = graph  # last, so that an interrupt leaves no incomplete state
                 return result
-        step.last, step.returned = (None, None) if obstacle else (operations, key_of(result, []))
+        step.last, step.returned = (None, None) if obstacle else (operations, key_of(result))
         # A step that sets something in its first run may have no obstacle in the next one.
         if (obstacle and not own) or step.tries >= _TRIES:
             self._give_up(step, difference)
@@ -479,7 +486,10 @@ def _replayed(step: _Step, inputs: list[_c.Tensor]) -> tuple[Any, ...] | None:
     graph = step.graph
     if not step.calls and not step.updates:
         return graph.Replay(inputs)
-    if not all([ready() for _, ready, _ in step.updates]) or not graph.Start(inputs):
+    for _, ready, _ in step.updates:
+        if not ready():
+            return None
+    if not graph.Start(inputs):
         return None
     for i in range(step.segments):
         for segment, _, renew in step.updates:

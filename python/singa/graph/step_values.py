@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 from typing import Any
 
 from .. import singa_wrap as _c
@@ -49,19 +50,33 @@ def tensors_in(value: Any) -> list[Tensor]:
     return [each for t in found for each in (t, t.counted) if each is not None]
 
 
-def key_of(value: Any, tensors: list[Tensor]) -> Any:
-    """The part of a step's key that comes from an argument. Adds its tensors to `tensors`."""
-    if isinstance(value, Tensor):
-        tensors.append(value)
-        raw = value.data
-        kind = (raw.type_and_place(), raw.type_and_shape())
-        flags = (value.requires_grad, value.stores_grad, is_computed(value))
-        return (kind, flags, _attributes(value))
-    if isinstance(value, list | tuple):
-        return (type(value), tuple([key_of(item, tensors) for item in value]))
-    if isinstance(value, dict):
-        return tuple([(name, key_of(item, tensors)) for name, item in value.items()])
-    return exact(value) or (type(value), value, id(value))
+def key_of(value: Any) -> Any:
+    """What tells results of a step apart, besides the elements of tensors."""
+    tensors: list[Tensor] = []
+    return key_parts((value,), tensors), _c.KindsOf(list(map(RAW, tensors)))
+
+
+#: The raw tensor of a tensor.
+RAW = attrgetter("data")
+
+
+def key_parts(values: Iterable[Any], tensors: list[Tensor]) -> tuple[Any, ...]:
+    """The part of a step's key that comes from each argument, apart from `KindsOf` its tensors,
+    which are added to `tensors`. One loop, because each replay comes by here."""
+    parts: list[Any] = []
+    for value in values:
+        if isinstance(value, Tensor):
+            tensors.append(value)
+            computed = value._creator is not None and is_computed(value)
+            own = value.__dict__ and _attributes(value)
+            parts.append((value.requires_grad, value.stores_grad, computed, own or ()))
+        elif isinstance(value, list | tuple):
+            parts.append((type(value), key_parts(value, tensors)))
+        elif isinstance(value, dict):
+            parts.append((tuple(value), key_parts(value.values(), tensors)))
+        else:
+            parts.append(exact(value) or (type(value), value, id(value)))
+    return tuple(parts)
 
 
 def objects_in(value: Any) -> list[Any]:
@@ -117,23 +132,23 @@ class Like:
         self.is_counted = t.counted is not None
         self.attributes = {n: one for n, one in vars(t).items() if n != "counted"}
 
-    def over(self, raws: Iterator[_c.Tensor]) -> Tensor:
-        """A tensor with the next of `raws`."""
-        t = wrap(next(raws), self.requires_grad)
-        t.name = self.name
-        if self.attributes:
-            vars(t).update(self.attributes)
-        if self.is_counted:
-            t.counted = wrap(next(raws), False)
-        return t
 
-
-def filled(template: Any, raws: Iterator[_c.Tensor]) -> Any:
-    """The structure with tensors over `raws` in the places of its `Like`s."""
-    if isinstance(template, Like):
-        return template.over(raws)
-    if isinstance(template, list | tuple):
-        return type(template)([filled(item, raws) for item in template])
-    if isinstance(template, dict):
-        return {name: filled(item, raws) for name, item in template.items()}
-    return template
+def filled(templates: Iterable[Any], raws: Iterator[_c.Tensor]) -> list[Any]:
+    """The structures with tensors over `raws` in the places of their `Like`s."""
+    found: list[Any] = []
+    for each in templates:
+        if isinstance(each, Like):
+            t = wrap(next(raws), each.requires_grad)
+            t.name = each.name
+            if each.attributes:
+                vars(t).update(each.attributes)
+            if each.is_counted:
+                t.counted = wrap(next(raws), False)
+            found.append(t)
+        elif isinstance(each, list | tuple):
+            found.append(type(each)(filled(each, raws)))
+        elif isinstance(each, dict):
+            found.append(dict(zip(each, filled(each.values(), raws), strict=True)))
+        else:
+            found.append(each)
+    return found

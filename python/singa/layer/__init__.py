@@ -13,7 +13,18 @@ from ..raw.exports import defined, modules_of
 
 #: Modules whose names are not offered.
 _INTERNAL_MODULES = frozenset(
-    ["head", "hooks", "late", "names", "outputs", "summary", "torch_weights", "types", "window"]
+    [
+        "head",
+        "hooks",
+        "late",
+        "names",
+        "outputs",
+        "place",
+        "summary",
+        "torch_weights",
+        "types",
+        "window",
+    ]
 )
 #: What the modules define for each other.
 _INTERNAL = frozenset(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _NO_TENSORS: Any = ()
 _FLOATS = (tensor.float16, tensor.bfloat16, tensor.float32, tensor.float64)
 #: Containers in which a layer keeps layers and tensors.
-_CONTAINERS = (list, tuple, dict, deque)
+CONTAINERS = (list, tuple, dict, deque)
 #: Types of values that hold nothing.
 _PLAIN = frozenset([int, float, bool, str, bytes, type(None)])
 
@@ -444,9 +444,9 @@ class Layer(Hookable, Typed, metaclass=LayerMeta):
             kind = type(value)
             if kind in _PLAIN or name in apart:  # most are, and isinstance takes longer
                 continue
-            if kind not in _CONTAINERS and isinstance(value, _PARTS):
+            if kind not in CONTAINERS and isinstance(value, _PARTS):
                 found.append((name, value))
-            elif kind in _CONTAINERS or isinstance(value, _CONTAINERS):
+            elif kind in CONTAINERS or isinstance(value, CONTAINERS):
                 items = value.values() if isinstance(value, dict) else value
                 if not _PLAIN.issuperset(map(type, items)):
                     found += self._contained(name, value)
@@ -604,7 +604,7 @@ class Layer(Hookable, Typed, metaclass=LayerMeta):
         if isinstance(value, Tensor):
             if value.is_dummy():
                 value.name = self._get_name_prefix() + name
-        elif isinstance(value, _CONTAINERS):
+        elif isinstance(value, CONTAINERS):
             if value and "_layers" in self.__dict__:
                 self._name_members(self._contained(name, value))
         elif name == "name":
@@ -739,8 +739,8 @@ def _inside(
     depth."""
     if isinstance(value, _PARTS):
         yield path, value
-    elif isinstance(value, _CONTAINERS) and id(value) not in above:
+    elif isinstance(value, CONTAINERS) and id(value) not in above:
         above = (*above, id(value))
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            if isinstance(item, (*_PARTS, *_CONTAINERS)):
+            if isinstance(item, (*_PARTS, *CONTAINERS)):
                 yield from _inside(f"{path}{sep}{key}", item, sep, above)

@@ -100,7 +100,7 @@ class SGD(UpdateRule):
             lr,
             self.now("momentum", step),
             self.now("dampening", step),
-            self.nesterov,
+            self._nesterov,
             False,
             *recorded,
         )
@@ -276,7 +276,7 @@ class Adam(UpdateRule):
     def raw_update(
         self, lists: Lists, lr: float, step: int | None, behind: int, *recorded: Any
     ) -> None:
-        if self.amsgrad:
+        if self._amsgrad:
             amsgrad(
                 lists,
                 lr,

@@ -142,8 +142,10 @@ class ScheduledHyperparameters:
     @property
     def steps(self) -> int:
         """Updates so far."""
-        self._say_read()
-        self._count_updates()
+        if current.reference is not None:
+            self._say_read()
+        if self._pending_updates:
+            self._count_updates()
         return self._steps
 
     def _say_read(self) -> None:
@@ -175,11 +177,13 @@ class ScheduledHyperparameters:
         >>> optimizer.now("lr"), optimizer.now("lr", 10)
         (1.0, 0.1)
         """
-        self._say_read()
-        schedule = getattr(self, name)
-        if step is None:
-            step = 0 if type(schedule) is Constant else self.steps
-        value = float(schedule.value(step))
+        if current.reference is not None:
+            self._say_read()
+        schedule = vars(self).get(name) or getattr(self, name)
+        if type(schedule) is Constant:
+            value = float(schedule.init_value)
+        else:
+            value = float(schedule.value(self.steps if step is None else step))
         if not 0.0 <= value < math.inf:
             raise ValueError(f"[{type(self).__name__}] {name} is {value} at step {step}")
         return value

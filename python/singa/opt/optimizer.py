@@ -349,7 +349,8 @@ class Optimizer(ScheduledHyperparameters, ParameterKeys):
         >>> optimizer.steps
         1
         """
-        self._fall_behind(self._missed(), 1)
+        if missed := self._missed():
+            self._fall_behind(missed, 1)
         self._steps += 1
 
     def _missed(self) -> Collection[str]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter, is_
 from types import FunctionType
 from typing import Any, ClassVar, NamedTuple
 
@@ -31,6 +32,7 @@ from .schedule import Constant, DecayScheduler
 Lists = Sequence[list[Any]]
 
 _PACKAGE = __name__.removesuffix("update_rule")
+_INIT_VALUE = attrgetter("init_value")
 
 
 class _Part(NamedTuple):
@@ -328,20 +330,27 @@ class UpdateRule(Optimizer):
         next replay its hyperparameters, and notes that it updates the parameters `of_update`."""
         keys, lr_scale, recorded = part.keys, part.lr_scale, part.behind
         structure, empty = self._structure(), self._empty_lists()
-        tensors = self._raw_tensors(keys, recorded)
+        slots = self.used_slots()
+        tensors = self._raw_tensors(keys, slots, recorded)
+        hyperparameters = [h.name for h in self._hyperparameters()]
+        others = sorted(self._unwatched().difference(hyperparameters))
+        decisions = self._decisions(hyperparameters, others)
 
         def ready() -> bool:
-            if not self._is_recordable() or self._structure() != structure:
-                return False
+            nonlocal decisions
+            now = self._decisions(hyperparameters, others)
+            if now != decisions:
+                if not self._is_recordable() or self._structure() != structure:
+                    return False
+                decisions = now
             if self._behind or recorded:
                 behind = {self._behind.get(key, 0) for key in keys}
                 if len(behind) > 1 or (update_scalars is None and behind != {recorded}):
                     return False
-            found = self._raw_tensors(keys, recorded)
-            return all([a is b for a, b in zip(found, tensors, strict=True)])
+            return all(map(is_, self._raw_tensors(keys, slots, recorded), tensors))
 
         def renew() -> None:
-            if of_update:
+            if of_update and self.depends_on_step:
                 self._begin_update(of_update)
             if update_scalars is None:
                 self._fill_table(recorded, self._table(recorded).values.device())
@@ -351,19 +360,33 @@ class UpdateRule(Optimizer):
 
         return ready, renew
 
+    def _decisions(self, hyperparameters: Sequence[str], others: Sequence[str]) -> list[Any]:
+        """What `_is_recordable` and `_structure` follow from, in the attributes of these names.
+        Each replay looks at it, so it is quick to get and to compare."""
+        own = vars(self)
+        schedules = list(map(own.get, hyperparameters))
+        scaler = own["_scaler"]
+        factors = None if scaler is None else scaler.factors
+        starts = list(map(_INIT_VALUE, schedules))
+        usual = own.keys().isdisjoint(_METHODS)
+        return [schedules, starts, list(map(own.get, others)), factors, usual]
+
     def _slot_values(self, keys: list[str]) -> list[Tensor | None]:
         slots: list[dict[str, Tensor]] = [getattr(self, name) for name in self.used_slots()]
         return [slot.get(key) for slot in slots for key in keys]
 
-    def _raw_tensors(self, keys: list[str], behind: int) -> list[Any]:
+    def _raw_tensors(self, keys: list[str], slots: Iterable[str], behind: int) -> list[Any]:
         """What an update of these parameters, which missed `behind` updates, changes or reads
         besides them."""
-        values = self._slot_values(keys)
-        if self.scaler is not None:
-            values.append(self.scaler.state)
-        table = self._tables.get(behind)
-        raw = [None if value is None else value.data for value in values]
-        return [*raw, None if table is None else table.values]
+        table, scaler = self._tables.get(behind), self._scaler
+        raw = [None if table is None else table.values]
+        raw.append(None if scaler is None else scaler.state.data)
+        for name in slots:
+            slot = getattr(self, name)
+            for key in keys:
+                value = slot.get(key)
+                raw.append(None if value is None else value.data)
+        return raw
 
     def _is_recordable(self) -> bool:
         """Whether all steps run the same operations, with other scalars."""

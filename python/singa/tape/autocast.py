@@ -13,12 +13,13 @@ class _State(threading.local):
     dtype: Any = None  # to which products convert float32 operands; None: they do not
 
 
-_state = _State()
+#: This thread's type, for who reads it at each step.
+state: _State = _State()
 
 
 def dtype() -> Any:
     """What this thread's autocast converts to; None outside of one."""
-    return _state.dtype
+    return state.dtype
 
 
 class autocast(contextlib.ContextDecorator):  # noqa: N801 (the field's spelling)
@@ -57,11 +58,11 @@ class autocast(contextlib.ContextDecorator):  # noqa: N801 (the field's spelling
         self._outer: list[Any] = []
 
     def __enter__(self) -> None:
-        self._outer.append(_state.dtype)
-        _state.dtype = self._dtype
+        self._outer.append(state.dtype)
+        state.dtype = self._dtype
 
     def __exit__(self, *error: object) -> None:
-        _state.dtype = self._outer.pop()
+        state.dtype = self._outer.pop()
 
     def _recreate_cm(self) -> autocast:
         return type(self)(*self._arguments)  # each call may be in another thread
@@ -70,11 +71,11 @@ class autocast(contextlib.ContextDecorator):  # noqa: N801 (the field's spelling
 def go_together(dtype: Any) -> tuple[Any, ...]:
     """The types that products take beside an operand of type `dtype`: its own, and under autocast
     the two that it computes with."""
-    pair = float32, _state.dtype
-    return pair if _state.dtype is not None and dtype in pair else (dtype,)
+    pair = float32, state.dtype
+    return pair if state.dtype is not None and dtype in pair else (dtype,)
 
 
 def master_dtype(dtype: Any) -> Any:
     """The type of a parameter that is made for an input of type `dtype`: under autocast the master
     copy, float32."""
-    return float32 if _state.dtype is not None and dtype == _state.dtype else dtype
+    return float32 if state.dtype is not None and dtype == state.dtype else dtype

@@ -36,15 +36,16 @@ class _State(threading.local):
     """Refers weakly to the recording, which belongs to the call that records: an interrupt at any
     line ends it with that call, also where nothing sets it to None."""
 
-    _recording: ref[StepRecording] | None = None
+    #: Usually None: what each step asks first, because a property is a call.
+    reference: ref[StepRecording] | None = None
 
     @property
     def recording(self) -> StepRecording | None:
-        return None if self._recording is None else self._recording()
+        return None if self.reference is None else self.reference()
 
     @recording.setter
     def recording(self, recording: StepRecording | None) -> None:
-        self._recording = None if recording is None else ref(recording)
+        self.reference = None if recording is None else ref(recording)
 
 
 #: This thread's recording of a step.
@@ -80,7 +81,7 @@ def host_called(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if state.recording is None:
+        if state.reference is None:
             return method(self, *args, **kwargs)
         return host_call(functools.partial(method, self, *args, **kwargs))
 

@@ -3,7 +3,9 @@
 import inspect
 import json
 import math
+import os
 import re
+import warnings
 from functools import partial
 
 import numpy as np
@@ -12,6 +14,7 @@ import singa
 from rank_training import differing, expect_equal, made, sgd, shards, states, train, trained
 from ranks import FailedRank, in_ranks
 from singa import autograd, data, layer, model, opt, singa_wrap, tensor
+from singa.graph import GraphWarning
 from singa.opt import dist_opt
 
 pytestmark = [
@@ -75,6 +78,23 @@ def rmsprop_by_the_largest(**options):
 def test_with_other_optimizers(inner, graph):
     want = train(made(inner(accumulate=2)), 6, 2)
     expect_equal(in_ranks(2, partial(trained, world=2, graph=graph, inner=inner)), want)
+
+
+@pytest.mark.parametrize("virtual", [2, 4])
+@pytest.mark.parametrize("inner", [sgd, clipped_adam, scaled])
+def test_a_rank_audits_a_step_that_others_replay(inner, virtual):
+    """Audits come when they take little of a rank's time, so not at the same calls of all ranks."""
+    run = partial(trained, world=2, virtual=virtual, steps=12, inner=inner, graph=True, dropout=True)
+
+    def body(rank, holder, audits):
+        os.environ["SINGA_AUDIT"] = audits[rank]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", GraphWarning)
+            return run(rank, holder)
+
+    want, same = in_ranks(2, partial(body, audits="00"))
+    expect_equal([want, same], want)
+    expect_equal(in_ranks(2, partial(body, audits="01")), want)
 
 
 @pytest.mark.parametrize("graph", [False, True])

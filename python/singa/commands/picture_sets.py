@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .. import data, device, distributed
-from ..data.picture_list import is_visible
+from ..data.picture_list import below, is_visible, some
 from ..data.pictures import SUFFIXES
 from ..data.transforms import Transform
 from ..training.program import say, warnings_as_notes
@@ -17,6 +22,9 @@ from ..training.recipe import load_cifar10
 
 #: Names of the parts of a data set that is already split.
 TRAIN_PARTS, TEST_PARTS = ("train", "training"), ("val", "valid", "validation", "test", "testing")
+
+#: Share of each class that is held out.
+DEFAULT_SPLIT = 0.2
 
 EXPECTED = """\
   nothing                       generated images of ten figures
@@ -128,6 +136,45 @@ def parts_of(root: Path) -> tuple[Path, Path] | None:
     return None
 
 
+def _unused(root: Path, parts: tuple[Path, Path]) -> list[str]:
+    """Names of folders beside the training and the test part that hold pictures, too."""
+    return [
+        each.name
+        for each in sorted(root.iterdir())
+        if each.is_dir() and each not in parts and is_visible(each.name) and below(each)
+    ]
+
+
+def in_both(train: Sequence[Path], test: Sequence[Path]) -> list[Path]:
+    """Files of the test that the training has, too, perhaps under another name."""
+    sizes: dict[int, list[Path]] = {}
+    for path in train:
+        sizes.setdefault(path.stat().st_size, []).append(path)
+    contents: dict[int, set[bytes]] = {}
+
+    def is_in_training(path: Path) -> bool:
+        size = path.stat().st_size
+        if size not in sizes:
+            return False
+        if size not in contents:
+            contents[size] = {_digest(each) for each in sizes[size]}
+        return _digest(path) in contents[size]
+
+    return [path for path in test if is_in_training(path)]
+
+
+def _digest(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
+def _rare(train: data.ImageFolder) -> list[str]:
+    """Classes with less than a tenth of the pictures of the largest one, with their numbers."""
+    counts = np.bincount(train.labels, minlength=len(train.classes))
+    rare = np.flatnonzero(10 * counts < counts.max())
+    return [f"{train.classes[place]} {counts[place]} of {counts.max()}" for place in rare]
+
+
 def _has_pictures(root: Path) -> bool:
     """Whether a folder in `root` has a picture."""
     for folder in root.iterdir():
@@ -182,10 +229,25 @@ def _load_pictures(args: argparse.Namespace) -> PictureSets:
     parts = parts_of(root) if root.is_dir() else None
     with warnings_as_notes():
         if parts is None:
-            train, test = data.ImageFolder(root, **common).split(args.split, args.seed)
+            columns = args.columns and tuple(args.columns.split(","))
+            whole = data.ImageFolder(root, columns=columns, **common)
+            if whole.held_out is not None and args.split == DEFAULT_SPLIT:
+                train, test = whole.split()
+            else:
+                train, test = whole.split(args.split, args.seed)
         else:
             train = data.ImageFolder(parts[0], **common)
             test = data.ImageFolder(parts[1], classes=train.classes, **common)
+            if others := _unused(root, parts):
+                warnings.warn(
+                    f"tested on {parts[1].name}; not used: {', '.join(others)}", stacklevel=1
+                )
+        if both := in_both(train.paths, test.paths):
+            warnings.warn(
+                f"{len(both)} pictures are in training and in the test, which then says too much: "
+                f"{some(both)}",
+                stacklevel=1,
+            )
     train.name = root.stem if root.is_file() else root.resolve().name
     if len(train.classes) < 2:
         raise ValueError(
@@ -195,6 +257,9 @@ def _load_pictures(args: argparse.Namespace) -> PictureSets:
         if not len(part):
             raise ValueError(f"no picture is left for the {name}")
     say(f"{len(train.classes)} classes: {_shortened(train.classes)}")
+    if rare := _rare(train):
+        advice = "" if args.class_weights else "; --class-weights balanced weighs classes alike"
+        say(f"few pictures for the training: {some(rare)}{advice}")
     statistics = data.IMAGENET_MEAN, data.IMAGENET_STD
     prepare = data.evaluation_transform(args.size, *statistics)
     augment: Transform = prepare

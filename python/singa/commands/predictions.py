@@ -34,7 +34,9 @@ def test_set(settings: Mapping[str, Any]) -> Any:
     if missing := [name for name in _NEEDED if name not in settings]:
         raise ValueError(f"the settings of the run lack {', '.join(missing)}")
     chosen = {name: settings[name] for name in _NEEDED}
-    args = argparse.Namespace(**chosen, images=None, download=False, cache=None)
+    chosen["columns"] = settings.get("columns")  # older runs have none
+    options = {"images": None, "download": False, "cache": None, "class_weights": None}
+    args = argparse.Namespace(**chosen, **options)
     return picture_sets.load(args).test
 
 

@@ -68,7 +68,7 @@ class RunFolder:
         return {name: value for name, value in last if is_number(value) and math.isfinite(value)}
 
 
-_OF_PICTURES = ("size", "split", "augment")
+_OF_PICTURES = ("size", "split", "augment", "columns", "class_weights")
 
 
 def read_run(path: Path) -> RunFolder:

@@ -37,10 +37,13 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import singa
 
-from .. import distributed, metric, models
+from .. import autograd, device, distributed, metric, models
 from ..launcher.interpreter import program_name
+from ..tensor import Tensor, from_numpy
 from ..training import Callback, Trainer
 from ..training.picture_classifier import FILE_NAME, PictureClassifier
 from ..training.program import (
@@ -63,7 +66,10 @@ from . import picture_sets
 from .run_folder import note_environment
 
 PROG = program_name("train")
-SETTINGS = ("model", "data", "images", *RECIPE, "size", "split", "augment")
+SETTINGS = (
+    *("model", "data", "images", *RECIPE, "size", "split", "augment", "columns"),
+    "class_weights",
+)
 #: Networks for pictures.
 LARGE = tuple(name for name in models.names() if name not in ("gpt_small", "unet"))
 _SMALLEST = 64  # side in pixels to which pictures are reduced at most, by default
@@ -100,7 +106,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add_recipe_arguments(
         run, epochs="15; pictures: 20", batch_size="128; pictures: 32", lr="0.1; pictures: 0.025"
     )
-    pictures = parser.add_argument_group("a folder of pictures (a resumed run keeps the first 3)")
+    pictures = parser.add_argument_group("a folder of pictures (a resumed run keeps the first 5)")
     pictures.add_argument(
         "--size",
         type=count,
@@ -110,10 +116,20 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     pictures.add_argument(
         "--split",
         type=_share,
-        default=0.2,
+        default=picture_sets.DEFAULT_SPLIT,
         metavar="X",
         help="share of each class that is held out for the test, if there is no folder val or test "
-        "[%(default)s]",
+        "and no column that says it [%(default)s]",
+    )
+    pictures.add_argument(
+        "--columns",
+        metavar="FILE,LABEL",
+        help="columns of the CSV file with files and classes, if it has others [by usual names]",
+    )
+    pictures.add_argument(
+        "--class-weights",
+        choices=("balanced",),
+        help="let classes count alike in the loss, whatever their numbers of pictures",
     )
     pictures.add_argument(
         "--augment",
@@ -202,9 +218,9 @@ def _check_model(parser: argparse.ArgumentParser, args: argparse.Namespace) -> N
             args.size = max(models.create(args.architecture).image_shape[1], _SMALLEST)
             args.settings["size"] = args.size
         return
-    for name in ("size", "split", "augment", "cache"):
+    for name in ("size", "split", "augment", "cache", "columns", "class_weights"):
         if getattr(args, name) != parser.get_default(name):
-            parser.error(f"--{name} is for a folder of pictures")
+            parser.error(f"--{name.replace('_', '-')} is for a folder of pictures")
 
 
 def train(args: argparse.Namespace) -> int:
@@ -219,6 +235,8 @@ def train(args: argparse.Namespace) -> int:
     )
     net.class_names = list(sets.classes)
     net.set_optimizer(make_optimizer(args, len(loader)))
+    if args.class_weights:
+        net.loss = _balanced_loss(sets, args.label_smoothing)
     compile_network(net, args, (sets.channels, sets.size, sets.size), hardware)
     classifier = PictureClassifier(net, sets.classes, sets.for_prediction(), sets.channels)
 
@@ -249,6 +267,24 @@ def train(args: argparse.Namespace) -> int:
     if sets.kind == "pictures":
         say(f"to use it: python -m singa predict {args.out} PICTURE...")
     return 0
+
+
+def _balanced_loss(
+    sets: picture_sets.PictureSets, smoothing: float
+) -> Callable[[Tensor, Tensor], Tensor]:
+    """Softmax cross-entropy in which classes weigh alike: each picture by all / (classes · those of
+    its class)."""
+    counts = np.bincount(sets.train.labels, minlength=len(sets.classes))
+    shares = len(sets.train) / (len(counts) * np.maximum(counts, 1))
+    weight = from_numpy(shares.astype(np.float32), device.get_default_device())
+    weight.requires_grad = False
+
+    def loss(out: Tensor, y: Tensor) -> Tensor:
+        if not out.shape[0]:  # a rank may have no part of a short batch
+            return autograd.reduce_sum(out)
+        return autograd.softmax_cross_entropy(out, y, smoothing, weight)
+
+    return loss
 
 
 class _FilesOfRun(Callback):

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..raw.check import integer, names_keywords
-from . import picture_list
+from . import label_file, picture_list
 from .dataset import split_indices
 from .picture_cache import PictureCache
 from .picture_list import Broken, leave_out_broken
@@ -35,8 +35,12 @@ class ImageFolder:
                   pictures that `csv` lists
     csv           a file with a line for each picture: its path below `path`, its class. A first
                   line with names of columns chooses them by usual names, such as file and label;
-                  otherwise the first two count. Paths may lack the suffix
-    columns       the names of the two columns in the CSV file, if they are unusual
+                  otherwise the first two count. Paths may lack the suffix. Instead of one column
+                  of classes there may be one for each class, with a single 1 in each line. A column
+                  such as is_valid (0 or 1) or split (train or test) says which pictures `split`
+                  holds out. Other columns are refused
+    columns       the names of the columns of files and classes in the CSV file, if there are others
+                  besides, or their names are unusual
     classes       names of the classes in the order of their numbers, for a set that belongs to
                   another one; by default sorted as text, or as numbers if a CSV file has numbers
     channels      3 (the default): colours; 1: grey
@@ -52,12 +56,13 @@ class ImageFolder:
     Folders without pictures are no classes, and a warning names them.
 
     Attributes: `paths`, `labels` (int32), `classes`, `broken` (paths left out, with reasons),
-    `name`.
+    `held_out` (bool for each picture, where a column of the CSV file says it, else None), `name`.
 
     Raises FileNotFoundError if there is no such folder, if there are no pictures in it, or if a
-    picture in the CSV file is missing; ValueError for classes that are not in `classes`, for lines
-    of a CSV file without two columns, and for folders that are called train, test and the like,
-    which are parts of a data set; ImportError without Pillow.
+    picture in the CSV file is missing; ValueError for classes that are not in `classes`; for lines
+    of a CSV file without two columns, a picture with two classes, lists of classes, and numbers
+    that are no classes (give `classes` if they are); for folders that are called train, test and
+    the like, which are parts of a data set; ImportError without Pillow.
 
     >>> from pathlib import Path
     >>> from PIL import Image
@@ -92,6 +97,8 @@ class ImageFolder:
         if not root.is_dir():
             raise FileNotFoundError(f"[ImageFolder] {root} is no folder")
         self.name = root.resolve().name
+        self._split_column = ""
+        self.held_out: NDArray[np.bool_] | None = None
         self._cache = None
         if cache is not None:
             self._cache = PictureCache(cache, repr((self.channels, shorter_side)))
@@ -103,9 +110,15 @@ class ImageFolder:
                     f"{picture_list.some(empty)}",
                     stacklevel=3,
                 )
+            paths, names = found
         else:
-            found = picture_list.from_csv(root, root / csv, columns, on_error == "skip")
-        paths, names = found
+            listed = label_file.read(root, root / csv, columns, on_error == "skip")
+            if classes is None:
+                label_file.check_classes(root / csv, listed.names)
+            paths, names = listed.paths, listed.names
+            if listed.held_out is not None:
+                self._split_column = listed.split_column
+                self.held_out = np.array(listed.held_out)
         self.classes = _numbered(names, classes, root, by_number=csv is not None)
         numbers = {name: number for number, name in enumerate(self.classes)}
         labels = np.array([numbers[name] for name in names], np.int32)
@@ -115,6 +128,8 @@ class ImageFolder:
         kept, self.broken = leave_out_broken("ImageFolder", paths, self._check, on_error)
         if len(kept) < len(paths):
             self.paths, self.labels = tuple(paths[i] for i in kept), labels[kept]
+            if self.held_out is not None:
+                self.held_out = self.held_out[kept]
 
     def __len__(self) -> int:
         """The number of pictures."""
@@ -136,16 +151,31 @@ class ImageFolder:
         chosen = np.asarray(indices, np.intp)
         part.paths = tuple(self.paths[index] for index in chosen.tolist())
         part.labels = self.labels[chosen]
+        part.held_out = None if self.held_out is None else self.held_out[chosen]
         return part
 
-    def split(self, fraction: float = 0.2, seed: int = 0) -> tuple[Self, Self]:
-        """Two sets: `fraction` of each class, drawn with `seed`, is in the second. Both have the
-        same classes.
+    def split(self, fraction: float | None = None, seed: int = 0) -> tuple[Self, Self]:
+        """Two sets with the same classes: `fraction` of each class (default 0.2), drawn with
+        `seed`, is in the second. Where a column of the CSV file says which pictures are held out,
+        those are.
 
-        Raises ValueError unless `fraction` lies in [0, 1]. See `data.split_indices`.
+        Raises ValueError unless `fraction` lies in [0, 1], and for one beside such a column. See
+        `data.split_indices`.
         """
-        first, second = split_indices(self.labels, fraction, seed)
-        return self.take(first), self.take(second)
+        if self.held_out is None:
+            fraction = 0.2 if fraction is None else fraction
+            first, second = split_indices(self.labels, fraction, seed)
+        elif fraction is None:
+            first, second = np.flatnonzero(~self.held_out), np.flatnonzero(self.held_out)
+        else:
+            raise ValueError(
+                f"[ImageFolder] column {self._split_column!r} says which pictures are held out: "
+                "call split() without a fraction, or remove the column"
+            )
+        parts = self.take(first), self.take(second)
+        for part in parts:
+            part.held_out = None  # it may be split further
+        return parts
 
     def _read(self, path: Path) -> NDArray[np.uint8]:
         if self._cache is None:

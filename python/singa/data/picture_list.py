@@ -1,11 +1,10 @@
-"""Lists of picture files: from folders, from a CSV file, without broken ones."""
+"""Lists of picture files: from folders, and without broken ones."""
 
 from __future__ import annotations
 
-import csv as csv_module
 import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,12 +12,6 @@ from .pictures import SUFFIXES, UNREADABLE_SUFFIXES, BrokenPictureError, require
 
 #: Files that were left out, with reasons.
 Broken = tuple[tuple[Path, str], ...]
-
-_FILE_COLUMNS = (
-    *("file", "filename", "file_name", "filepath", "path", "image", "image_path"),
-    *("image_id", "img", "picture", "id", "name"),
-)
-_LABEL_COLUMNS = ("label", "labels", "class", "classname", "class_name", "category", "target")
 
 
 def below(folder: Path) -> list[Path]:
@@ -77,74 +70,7 @@ def from_folders(root: Path) -> tuple[tuple[list[Path], list[str]], list[Path]]:
     return (paths, names), empty
 
 
-def from_csv(
-    root: Path, file: Path, columns: tuple[str, str] | None, keep_missing: bool
-) -> tuple[list[Path], list[str]]:
-    """Pictures below `root` that a CSV file lists, and their classes.
-
-    Raises FileNotFoundError if a picture is missing, unless `keep_missing`, ValueError for other
-    contents.
-    """
-    with open(file, newline="", encoding="utf-8-sig") as stream:
-        first = stream.readline()
-        stream.seek(0)
-        delimiter = max(",;\t", key=first.count)
-        try:
-            rows = [(number, row) for number, row in _rows(stream, delimiter) if any(row)]
-        except (csv_module.Error, UnicodeDecodeError) as error:
-            raise ValueError(f"[ImageFolder] {file}: {error}") from None
-    if not rows:
-        raise ValueError(f"[ImageFolder] {file} is empty")
-    header = [cell.strip().lower() for cell in rows[0][1]]
-    file_column, label_column = 0, 1
-    if columns is not None:
-        for name in columns:
-            if name.lower() not in header:
-                raise ValueError(f"[ImageFolder] {file} has no column {name!r}: {rows[0][1]}")
-        file_column, label_column = (header.index(name.lower()) for name in columns)
-        del rows[0]
-    elif len(header) > 1 and not _is_file(root, rows[0][1][0].strip()):
-        file_column = _column(header, _FILE_COLUMNS, 0)
-        label_column = _column(header, _LABEL_COLUMNS, 1 if file_column == 0 else 0)
-        del rows[0]
-    paths, names, missing = [], [], []
-    complete = _Suffixes(root)
-    for number, row in rows:
-        if len(row) <= max(file_column, label_column) or not row[label_column].strip():
-            raise ValueError(
-                f"[ImageFolder] {file}, line {number}: expected a picture and a class, got {row}"
-            )
-        path = complete(row[file_column].strip())
-        if path is None:
-            missing.append(f"{row[file_column].strip()} (line {number})")
-            path = root / row[file_column].strip()
-        paths.append(path)
-        names.append(row[label_column].strip())
-    if missing and not keep_missing:
-        raise FileNotFoundError(
-            f"[ImageFolder] {file} lists {len(missing)} files that are not below {root}: "
-            f"{some(missing)}"
-        )
-    if not paths:
-        raise FileNotFoundError(f"[ImageFolder] {file} lists no picture")
-    return paths, names
-
-
-def _rows(stream: Iterable[str], delimiter: str) -> Iterable[tuple[int, list[str]]]:
-    reader = csv_module.reader(stream, delimiter=delimiter)
-    for row in reader:
-        yield reader.line_num, row
-
-
-def _column(header: Sequence[str], usual: Sequence[str], otherwise: int) -> int:
-    return next((header.index(name) for name in usual if name in header), otherwise)
-
-
-def _is_file(root: Path, name: str) -> bool:
-    return (root / name).is_file() or os.path.splitext(name)[1].lower() in SUFFIXES
-
-
-class _Suffixes:
+class Suffixes:
     """The file that a name in a list means, with or without its suffix; None if there is none."""
 
     def __init__(self, root: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from cifar10_run import OPTIONS, outcome, write_cifar10
 from picture_folders import coloured, write_colours
-from singa import data, metric
+from singa import data, metric, tensor
 from singa.commands import picture_sets, train
 from singa.examples import cifar10
 from singa.training import checkpoint, read_log
@@ -31,7 +31,7 @@ def cifar(tmp_path_factory):
 
 def without_new_settings(result):
     weights, optimizer, random, progress, log = result
-    new = {"size", "split", "augment"}
+    new = {"size", "split", "augment", "columns", "class_weights"}
     settings = {key: value for key, value in progress["settings"].items() if key not in new}
     return weights, optimizer, random, {**progress, "settings": settings}, log
 
@@ -160,6 +160,50 @@ def test_a_csv_file(run, colours, tmp_path, capsys):
     assert run(*options, "--out", tmp_path / "run") == 0
     assert "list: 6 images; held out: 2" in capsys.readouterr().out
     assert len(list((tmp_path / "cache").rglob("*.ppm"))) == 8
+
+
+def test_a_column_says_what_is_held_out(run, colours, tmp_path, capsys):
+    lines = [f"{colours}/red/{n}.jpg,a,{int(n > 2)}" for n in (0, 2, 4, 6)]
+    lines += [f"{colours}/blue/{n}.jpg,b,0" for n in (0, 2, 4, 6)]
+    (tmp_path / "list.csv").write_text("\n".join(["file,label,is_valid", *lines]))
+    options = ("--data", tmp_path / "list.csv", *QUICK, "--epochs", 1)
+    assert run(*options, "--out", tmp_path / "run") == 0
+    assert "list: 6 images; held out: 2" in capsys.readouterr().out
+    assert run(*options, "--split", 0.5, "--out", tmp_path / "2") == 1
+    assert "column 'is_valid' says which pictures are held out" in capsys.readouterr().err
+    (tmp_path / "list.csv").write_text("\n".join(["file,label,age", *lines]))
+    assert run(*options, "--out", tmp_path / "2") == 1
+    assert "columns that are not used: 'age'" in capsys.readouterr().err
+    assert run(*options, "--columns", "file,label", "--out", tmp_path / "2") == 0
+    assert "list: 6 images; held out: 2" in capsys.readouterr().out
+
+
+def test_what_is_unused_rare_and_in_both_parts_is_named(run, tmp_path, capsys):
+    for part, count in (("train", 22), ("val", 2), ("test", 2)):
+        write_colours(tmp_path / "set" / part, count, ("red", "green"))
+    for file in sorted((tmp_path / "set" / "train" / "green").iterdir())[2:]:
+        file.unlink()
+    shutil.copy(
+        tmp_path / "set" / "train" / "red" / "0.jpg", tmp_path / "set" / "val" / "red" / "x.jpg"
+    )
+    options = ("--data", tmp_path / "set", *QUICK, "--epochs", 1)
+    assert run(*options, "--out", tmp_path / "run") == 0
+    out, error = capsys.readouterr()
+    assert "note: tested on val; not used: test" in error
+    assert "red/x.jpg" in error
+    assert "few pictures for the training: green 2 of 22; --class-weights balanced" in out
+
+
+def test_balanced_class_weights():
+    labels = np.array([0, 0, 0, 1], np.int32)
+    images = data.ImageSet(np.zeros((4, 1, 2, 2), np.uint8), labels, ("a", "b"))
+    sets = picture_sets.PictureSets("pictures", images, images, images.classes, None, None, 1, 2)
+    loss = train._balanced_loss(sets, 0.0)
+    scores = np.array([[2, 0], [1, 0], [0, 0], [3, 1]], np.float32)
+    each = np.log(np.exp(scores).sum(1)) - scores[np.arange(4), labels]
+    expected = (each[:3].mean() + each[3]) / 2
+    got = float(loss(tensor.from_numpy(scores), tensor.from_numpy(labels)))
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
 def test_mnist(run, tmp_path, capsys):

@@ -155,7 +155,8 @@ def test_sets_in_memory_split_alike():
     [
         ("blue/0.jpg,b\nred/1.png,r\n", None),
         ("file,label\nblue/0.jpg,b\n\nred/1.png,r\n", None),
-        ("\ufeffid;notes;Class\nblue/0;;b\nred/1; x ;r\n", None),
+        ("\ufeffid;Class\nblue/0;b\nred/1;r\n", None),
+        ("id;notes;Class\nblue/0;;b\nred/1; x ;r\n", ("id", "Class")),
         ("label\timage\nb\tblue/0.jpg\nr\tred/1.png\n", None),
         ("a,b,c\nx,b,blue/0.jpg\ny,r,red/1.png\n", ("c", "b")),
         ('"blue/0.jpg","b"\n"red/1.png","r"\n', None),
@@ -170,7 +171,9 @@ def test_a_csv_file_lists_pictures(folder, text, columns):
 
 
 def test_numbers_in_a_csv_file_are_sorted_as_numbers(folder):
-    (folder / "list.csv").write_text("".join(f"blue/{n % 2 * 2}.jpg,{n}\n" for n in range(11)))
+    (folder / "list.csv").write_text(
+        "".join(f"{path},{n}\n" for n, path in enumerate(names(ImageFolder(folder))[:11]))
+    )
     found = ImageFolder(folder, "list.csv")
     assert found.classes[-1] == "10"
     assert found.labels.tolist() == list(range(11))
@@ -195,6 +198,95 @@ def test_wrong_csv_files(folder):
     file.write_text("file,label\nblue/0.jpg,b\n")
     with pytest.raises(ValueError, match="has no column 'kind'"):
         ImageFolder(folder, file, columns=("file", "kind"))
+
+
+def listed(folder, header, rows):
+    """An ImageFolder of a CSV file with a row for each of the first pictures."""
+    paths = names(ImageFolder(folder))
+    lines = [f"{path},{row}" for path, row in zip(paths, rows, strict=False)]
+    (folder / "list.csv").write_text("\n".join([header, *lines]))
+    return ImageFolder(folder / "list.csv")
+
+
+@pytest.mark.parametrize(
+    ("header", "rows"),
+    [
+        ("file,label,is_valid", ["a,0", "b,1", "a,1", "b,0"]),
+        ("file,label,split", ["a,train", "b,val", "a,Validation", "b,training"]),
+        ("file,set,label", ["train,a", "test,b", "test,a", "train,b"]),
+        ("file,label,is_test", ["a,False", "b,True", "a,yes", "b,no"]),
+    ],
+)
+def test_a_column_says_what_is_held_out(folder, header, rows):
+    found = listed(folder, header, rows)
+    assert found.held_out.tolist() == [False, True, True, False]
+    train, test = found.split()
+    assert (names(train), names(test)) == (
+        ["blue/0.jpg", "blue/3.png"],
+        ["blue/1.png", "blue/2.jpg"],
+    )
+    assert len(train.split(0.5)[1]) == 2  # one of each class
+    with pytest.raises(ValueError, match=r"column '\w+' says which pictures are held out"):
+        found.split(0.5)
+
+
+def test_a_test_beside_a_validation_is_not_trained_on(folder):
+    with pytest.warns(UserWarning, match="1 pictures of the test are unused"):
+        found = listed(folder, "file,label,split", ["a,train", "b,val", "a,test"])
+    assert [len(part) for part in found.split()] == [1, 1]
+
+
+def test_a_column_for_each_class(folder):
+    with pytest.warns(UserWarning, match="columns cat, dog, bird are taken for classes"):
+        found = listed(folder, "file,cat,dog,bird", ["1,0,0", "0,1.0,0", "0,0,1", "1,0,0"])
+    assert found.classes == ("bird", "cat", "dog")
+    assert found.labels.tolist() == [1, 2, 0, 1]
+
+
+@pytest.mark.filterwarnings("ignore:.*are taken for classes")
+@pytest.mark.parametrize(
+    ("header", "rows", "message"),
+    [
+        ("file,label,is_valid", ["a,0", "b,perhaps"], "line 3: 'perhaps' is neither"),
+        ("file,is_valid", ["0", "1"], "no column of classes"),
+        ("file,label,age", ["a,3"], "columns that are not used: 'age'.*columns="),
+        ("file,label,category", ["a,b"], "not used: 'category'"),
+        ("file,kind,colour", ["a,b"], "not used: 'colour'"),
+        ("file,cat,dog", ["1,0", "1,1"], "line 3: 2 of the columns cat, dog are 1"),
+        ("file,cat,dog", ["1,0", "0,0"], "line 3: 0 of the columns cat, dog are 1"),
+        ("file,label", ["1.5", "2.25", "3"], r"numbers, not classes \(1\.5\)"),
+        ("file,label", [str(7 * n) for n in range(22)], r"not classes \(22 for 22 pictures\)"),
+        ("file,label", ["a|b", "a", "b"], r"'a\|b' seems to be several classes"),
+        ("file,label", ["a b", "a", "b"], "'a b' seems to be several classes"),
+        ("file,label", ['"a,b"', "a", "b"], "'a,b' seems to be several classes"),
+        ("file,label", ["a b", "a c", "b c", "a b c"], "seems to be several classes"),
+    ],
+)
+def test_columns_and_labels_that_are_refused(folder, header, rows, message):
+    with pytest.raises(ValueError, match=message):
+        listed(folder, header, rows)
+
+
+def test_names_of_several_words_are_classes(folder):
+    rows = ["golden retriever", "pug", "great dane", '"tench, Tinca tinca"']
+    classes = listed(folder, "file,label", rows).classes
+    assert classes == ("golden retriever", "great dane", "pug", "tench, Tinca tinca")
+    (folder / "list.csv").write_text("file,label\nblue/0.jpg,1.5\nred/1.png,2.5\n")
+    found = ImageFolder(folder / "list.csv", classes=("1.5", "2.5"))  # says that they are classes
+    assert found.labels.tolist() == [0, 1]
+
+
+def test_a_picture_counts_once(folder):
+    (folder / "list.csv").write_text("blue/0.jpg,b\nred/1.png,r\nblue/../blue/0.jpg,b\n")
+    with pytest.warns(UserWarning, match=r"pictures twice.*blue/\.\./blue/0\.jpg \(line 3\)"):
+        found = ImageFolder(folder / "list.csv")
+    assert names(found) == ["blue/0.jpg", "red/1.png"]
+    (folder / "list.csv").write_text("blue/0.jpg,b\nred/1.png,r\nblue/0.jpg,c\n")
+    with pytest.raises(ValueError, match=r"blue/0\.jpg has two classes: lines 1 and 3"):
+        ImageFolder(folder / "list.csv")
+    (folder / "list.csv").write_text("file,label,split\nblue/0.jpg,b,val\nblue/0.jpg,b,train\n")
+    with pytest.raises(ValueError, match=r"blue/0\.jpg has two parts: lines 2 and 3"):
+        ImageFolder(folder / "list.csv")
 
 
 @pytest.mark.parametrize("place", ["memory", "cache"])

@@ -17,6 +17,9 @@ from .picture_cache import PictureCache
 from .picture_list import Broken, below, leave_out_broken, some
 from .pictures import BrokenPictureError, read_mask, read_picture
 
+#: The largest grey value of 8 bits.
+_WHITE = 255
+
 
 @names_keywords
 class MaskFolder:
@@ -31,7 +34,8 @@ class MaskFolder:
               names, whatever their suffixes; a mask's name may end in "_mask". `read_mask` says
               which numbers they hold
     classes   names of the classes; or None, the default: any numbers
-    ignore    a number that is no class, which is allowed besides (default 255)
+    ignore    a number that is no class, which is allowed besides (default 255). Where it is not
+              given, masks of two classes may be black and white, 0 and 255, read as 0 and 1
     cache     "memory", or a folder that keeps decoded pictures; None (the default): none
     on_error  "raise" (the default) or "skip", as for `ImageFolder`; a mask of another size than its
               picture, or with numbers that are no classes, counts as broken
@@ -65,7 +69,7 @@ class MaskFolder:
         masks: str = "masks",
         *,
         classes: Sequence[str] | None = None,
-        ignore: int = 255,
+        ignore: int | None = None,
         cache: str | os.PathLike[str] | None = None,
         on_error: str = "raise",
     ) -> None:
@@ -75,7 +79,9 @@ class MaskFolder:
                 raise FileNotFoundError(f"[MaskFolder] {folder} is no folder")
         self.name = root.resolve().name
         self.classes = None if classes is None else tuple(str(name) for name in classes)
-        self.ignore = integer("MaskFolder", "ignore", ignore)
+        #: Whether 255 was given as the number that is no class.
+        self._ignores_white = ignore is not None
+        self.ignore = integer("MaskFolder", "ignore", _WHITE if ignore is None else ignore)
         self._cache = None if cache is None else PictureCache(cache, repr((3, None)))
         paths = below(root / images)
         found: dict[str, Path] = {}
@@ -145,12 +151,24 @@ class MaskFolder:
                 "MaskFolder", mask_path, f"size {mask.shape}, and {path} has {image.shape[1:]}"
             )
         if self.classes is not None:
-            wrong = (mask < 0) | (mask >= len(self.classes))
-            wrong &= mask != self.ignore
-            if wrong.any():
-                raise BrokenPictureError(
-                    "MaskFolder",
-                    mask_path,
-                    f"has {mask[wrong][0]}, which is none of {len(self.classes)} classes",
-                )
+            mask = self._as_classes(mask, mask_path)
         return image, mask
+
+    def _as_classes(self, mask: NDArray[np.int32], path: Path) -> NDArray[np.int32]:
+        """The mask with classes; one of black and white alone has classes 0 and 1."""
+        assert self.classes is not None
+        is_white = mask == _WHITE
+        if len(self.classes) == 2 and not self._ignores_white and is_white.any():
+            if (is_white | (mask == 0)).all():
+                return is_white.astype(np.int32)
+            reason = "has 255 (white) beside other numbers than 0: ignore=255 leaves 255 out"
+            raise BrokenPictureError("MaskFolder", path, reason)
+        wrong = (mask < 0) | (mask >= len(self.classes))
+        wrong &= mask != self.ignore
+        if wrong.any():
+            raise BrokenPictureError(
+                "MaskFolder",
+                path,
+                f"has {mask[wrong][0]}, which is none of {len(self.classes)} classes",
+            )
+        return mask

@@ -56,4 +56,10 @@ class UNet(Classifier):
         """Softmax cross-entropy of scores `out` (N, num_classes, H, W) for class indices y (N, H,
         W), averaged over the pixels."""
         scores = out.transpose((0, 2, 3, 1)).reshape((-1, self.num_classes))
-        return super().loss(scores, y.reshape((-1,)))
+        try:
+            return super().loss(scores, y.reshape((-1,)))
+        except IndexError as error:
+            raise IndexError(
+                f"{error}: the masks have numbers that are no classes. data.MaskFolder(classes=...) "
+                "names the file; layer.CrossEntropyLoss(ignore_index=255) leaves 255 out"
+            ) from error

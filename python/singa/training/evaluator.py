@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import opt, singa_wrap
+from ..data import DataLoader
 from ..metric import Metric
 from .progress import Progress
 from .totals import Measure, Totals
@@ -89,7 +90,9 @@ class Evaluator:
         """The outputs for the batches of a loader, in one array. Of a batch with several parts, the
         last one is taken for the targets. On several ranks, each gets those of its own rows.
 
-        Averages of `ema` take the place of the weights.
+        Rows are in the order of the items: a DataLoader is read without `shuffle`. Another loader
+        whose attribute `shuffle` is true is refused by a ValueError. Averages of `ema` take the
+        place of the weights.
 
         >>> net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
         >>> net.set_optimizer(opt.SGD(lr=0.1))
@@ -100,7 +103,7 @@ class Evaluator:
         """
         self._compile(loader)
         outputs = []
-        with self._inferring(), _first_epoch_of(loader):
+        with self._inferring(), _first_epoch_of(loader), _in_order(loader):
             for given in loader:
                 batch = self._tensors(given)
                 outputs.append(self.model(*(batch[:-1] or batch)).numpy())
@@ -163,7 +166,27 @@ def _first_epoch_of(loader: Any) -> Iterator[None]:
         return
     place = loader.state_dict()
     loader.set_epoch(0)
+    if isinstance(loader, DataLoader):  # from its first batch, if it is within that epoch
+        loader.load_state_dict({**place, "epoch": 0, "batch": 0})
     try:
         yield
     finally:
         loader.load_state_dict(place)
+
+
+@contextlib.contextmanager
+def _in_order(loader: Any) -> Iterator[None]:
+    """Inside, a DataLoader does not shuffle. Raises ValueError for another loader that does."""
+    if getattr(loader, "shuffle", False) is not True:
+        yield
+        return
+    if not isinstance(loader, DataLoader):
+        raise ValueError(
+            "[predict] the loader shuffles, so rows would not be in the order of the items: give "
+            "one with shuffle=False"
+        )
+    loader.shuffle = False
+    try:
+        yield
+    finally:
+        loader.shuffle = True

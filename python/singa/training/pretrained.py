@@ -22,6 +22,7 @@ from ..data import CenterCrop, Compose, Normalize, Resize, describe_transform
 from ..data.recipe import IMAGENET_MEAN, IMAGENET_STD
 from ..files.state_files import Arrays, load_safetensors
 from ..tensor import Tensor
+from .foreign_configs import check_prepared, check_timm, check_transformers
 from .foreign_names import huggingface_network, timm_weights
 from .model_file import check_transform
 from .picture_classifier import PictureClassifier
@@ -83,7 +84,9 @@ def load_pretrained(
     device       where it computes (default: the default device)
 
     Raises FileNotFoundError if there is no such file; ValueError if it is damaged, of an unknown
-    layout or network, if weights do not fit, or for another number of names.
+    layout or network, if weights do not fit, for another number of names, and for a configuration
+    that says what the network is not, such as another activation: `foreign_configs` lists what
+    each architecture has.
     """
     file, folder = _weights_file(Path(path))
     weights, _ = load_safetensors(file)
@@ -122,6 +125,11 @@ def load_pretrained(
 
 def _weights_file(path: Path) -> tuple[Path, Path | None]:
     """The file with the weights, and the folder whose other files describe it."""
+    if not path.exists():
+        raise FileNotFoundError(
+            f"[load_pretrained] {path} does not exist: it reads files that are on disk, and "
+            "downloads none"
+        )
     if not path.is_dir():
         if path.suffix.lower() != ".safetensors":
             raise ValueError(
@@ -181,6 +189,7 @@ _HEADS = (
 
 def _of_timm(name: str, config: Mapping[str, Any], weights: Arrays) -> _Found:
     known, renamed = timm_weights(name, weights)
+    check_timm(name, config)
     given = {**config, **config["pretrained_cfg"]}
     _, height, width = given.get("input_size", (3, 224, 224))
     before = math.floor(height / float(given.get("crop_pct", 0.875)))
@@ -221,6 +230,8 @@ def _of_huggingface(
     config: Mapping[str, Any], prepared: Mapping[str, Any], weights: Arrays
 ) -> _Found:
     name, renamed = huggingface_network(config, weights)
+    check_transformers(config)
+    check_prepared(prepared)
     steps: list[Any] = []
     interpolation = _RESAMPLE[prepared.get("resample", 2)]
     size = prepared.get("size", config.get("image_size", 224))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from picture_folders import COLOURS, add_odd_files, coloured, smooth, write_colours
 from PIL import Image
-from singa import data
+from singa import data, models, tensor
 from singa.data import BrokenPictureError, ImageFolder, MaskFolder
 
 
@@ -388,6 +388,34 @@ def test_wrong_masks(masks):
     Image.fromarray(np.zeros((24, 32), np.uint8)).save(masks / "masks" / "a" / "0_mask.png")
     with pytest.raises(ValueError, match="two masks"):
         MaskFolder(masks)
+
+
+def test_masks_of_black_and_white(masks):
+    """0 and 255, as most tools write two classes."""
+    expected = MaskFolder(masks, classes=("background", "cell"))[0][1]
+    file = masks / "masks" / "a" / "0.png"
+    Image.fromarray((expected * 255).astype(np.uint8)).save(file)
+    mask = MaskFolder(masks, classes=("background", "cell"))[0][1]
+    assert mask.dtype == np.int32
+    np.testing.assert_array_equal(mask, expected)
+    # 255 is no class where that is said, where classes are many, or where they are not known.
+    for options in ({"classes": ("a", "b"), "ignore": 255}, {"classes": ("a", "b", "c")}, {}):
+        np.testing.assert_array_equal(MaskFolder(masks, **options)[0][1], expected * 255)
+    mixed = np.where(expected > 0, 255, 0)
+    mixed[0, 0] = 1
+    Image.fromarray(mixed.astype(np.uint8)).save(file)
+    with pytest.raises(
+        BrokenPictureError, match=r"0\.png: has 255 \(white\) beside other.*ignore="
+    ):
+        MaskFolder(masks, classes=("background", "cell"))[0]
+    assert MaskFolder(masks, classes=("a", "b"), ignore=255)[0][1].max() == 255
+
+
+def test_masks_of_unknown_numbers_are_named_as_the_cause():
+    net = models.create("unet", num_classes=2)
+    masks = tensor.from_numpy(np.full((1, 4, 4), 255, np.int32))
+    with pytest.raises(IndexError, match=r"index 255 .*masks have numbers.*ignore_index=255"):
+        net.loss(tensor.zeros((1, 2, 4, 4)), masks)
 
 
 def test_generated_masks_cover_the_figures():

@@ -252,6 +252,65 @@ def test_a_configuration_that_does_not_fit(change, message, tmp_path):
         load_pretrained(folder)
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        (
+            "resnet18",
+            {"hidden_act": "gelu"},
+            "hidden_act is 'gelu', and singa's network has 'relu'",
+        ),
+        ("resnet18", {"hidden_sizes": [64, 128, 256, 1024]}, "hidden_sizes is"),
+        ("resnet18", {"downsample_in_first_stage": True}, "downsample_in_first_stage is True"),
+        ("vit_tiny_16", {"hidden_act": "relu"}, "hidden_act is 'relu'"),
+        ("vit_tiny_16", {"layer_norm_eps": 1e-3}, r"layer_norm_eps is 0\.001, .* at most 1e-06"),
+        ("vit_tiny_16", {"intermediate_size": 192}, "intermediate_size is 192"),
+        ("vit_tiny_16", {"qkv_bias": False}, "qkv_bias is False"),
+        ("swin_tiny", {"use_absolute_embeddings": True}, "use_absolute_embeddings is True"),
+        ("swin_tiny", {"layer_norm_eps": 1e-3}, r"layer_norm_eps is 0\.001"),
+        ("convnext_tiny", {"hidden_act": "relu"}, "hidden_act is 'relu'"),
+        ("convnext_tiny", {"gating": "soft"}, "singa's network has no gating, which is 'soft'"),
+    ],
+)
+def test_another_function_of_transformers(name, change, message):
+    config = HUGGINGFACE[name]["config"]
+    pretrained._of_huggingface(config, {}, {})
+    with pytest.raises(ValueError, match=rf"config\.json: {message}"):
+        pretrained._of_huggingface(config | change, {}, {})
+
+
+def test_another_preparation_of_transformers():
+    config = HUGGINGFACE["vit_tiny_16"]["config"]
+    pretrained._of_huggingface(config, {"do_pad": False, "image_processor_type": "ViT"}, {})
+    with pytest.raises(ValueError, match=r"preprocessor_config\.json: .* no do_pad, which is True"):
+        pretrained._of_huggingface(config, {"do_pad": True}, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("resnet18", {"global_pool": "max"}, "global_pool is 'max', and .* has 'avg'"),
+        ("resnet18", {"model_args": {"global_pool": "max"}}, "model_args: global_pool is 'max'"),
+        ("resnet18", {"model_args": {"act_layer": "gelu"}}, "model_args: act_layer is 'gelu'"),
+        ("resnet18", {"model_args": {"output_stride": 8}}, "model_args: output_stride is 8"),
+        ("resnet18", {"model_args": {"stem_type": "deep"}}, "no stem_type, which is 'deep'"),
+        ("resnet18", {"stem_type": "deep"}, "no stem_type, which is 'deep'"),
+        ("vit_tiny_patch16_224", {"global_pool": "avg"}, "global_pool is 'avg', and .* 'token'"),
+    ],
+)
+def test_another_function_of_timm(name, change, message):
+    head = {"pretrained_cfg": {"num_classes": 5, "input_size": [3, 224, 224]}}
+    fitting = {"architecture": name, "model_args": {"num_classes": 5, "drop_rate": 0.1}}
+    pretrained._of_timm(name, fitting | head, {})
+    with pytest.raises(ValueError, match=rf"config\.json.*{message}"):
+        pretrained._of_timm(name, fitting | head | change, {})
+
+
+def test_a_folder_that_does_not_exist(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nowhere does not exist: .* downloads none"):
+        load_pretrained(tmp_path / "nowhere")
+
+
 def test_files_that_are_no_weights(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"holds no model.safetensors"):
         load_pretrained(tmp_path)

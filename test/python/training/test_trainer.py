@@ -115,6 +115,24 @@ def test_a_regression_of_arrays():
     assert found["mae"] == pytest.approx(np.abs(errors).mean(), rel=1e-4)
 
 
+def test_predictions_are_in_the_order_of_the_items():
+    x = np.random.default_rng(0).normal(size=(60, 5)).astype(np.float32)
+    net = models.Sequential(layer.Linear(2))
+    net.compile([x[:1]])
+    batches = data.DataLoader(data.ArrayDataset(x, x[:, 0]), 20, shuffle=True, seed=1)
+    next(iter(batches))
+    place = batches.state_dict()
+    for predicted in (net.predict(batches), Trainer(net, verbose=False).predict(batches)):
+        np.testing.assert_array_equal(predicted, net.predict(x, batch_size=20))
+    assert batches.state_dict() == place  # shuffled again, and where it was
+
+    class Shuffling(list):
+        shuffle = True
+
+    with pytest.raises(ValueError, match=r"\[predict\] the loader shuffles"):
+        net.predict(Shuffling([(x, x)]))
+
+
 def test_accumulation_is_a_larger_batch():
     x, y = classes(32)
     y = y[:, None].astype(np.float32)

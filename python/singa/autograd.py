@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from . import ops
 from . import singa_wrap as _c
 from .ops import *  # noqa: F403
-from .raw import compat_mode
+from .raw import compat_mode, words
 from .tape import grad_mode
 from .tape.autocast import autocast as autocast
 from .tape.backward import Gradients as Gradients
@@ -138,7 +138,7 @@ _LAYERS = frozenset(
 def __getattr__(name: str) -> Any:
     if name in _LAYERS:
         return _layer(name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise words.module_error(__name__, name)
 
 
 class _Autograd(types.ModuleType):

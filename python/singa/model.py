@@ -48,7 +48,7 @@ from .layer.head import replace_head
 from .layer.outputs import outputs_of
 from .layer.place import Place
 from .layer.summary import Summary, summarize
-from .raw import compat_mode
+from .raw import compat_mode, words
 from .tape import autocast
 from .tape.assignment import checked
 from .tape.grad_mode import state as grad
@@ -178,6 +178,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
 
     # Training and inference.
 
+    @words.says_what_to_write("compile")
     def compile(
         self,
         inputs: Sequence[Tensor | Sequence[Tensor]],
@@ -549,7 +550,7 @@ class Model(layer.Layer, metaclass=ModelMeta):
             raise AttributeError(
                 f"[{type(self).__name__}] has no optimizer: call set_optimizer() before training"
             )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise words.attribute_error(f"{type(self).__name__!r} object", name, words.LAYERS)
 
     @property
     def training(self) -> bool:
@@ -835,7 +836,8 @@ class Model(layer.Layer, metaclass=ModelMeta):
         """The network with convolutions and fully connected layers of int8, for inference.
 
         samples    batches of inputs as in use, such as a few hundred images: an iterable of
-                   tensors or arrays, or of lists of them for several inputs; without labels
+                   tensors or arrays, or of lists of them for several inputs; without labels. Those
+                   of a data.DataLoader are left out
         path       also writes an ONNX file, with pairs of QuantizeLinear and DequantizeLinear
         tolerance  largest change of the outputs: the root mean square of the differences, relative
                    to that of the outputs. While it is larger, layers that lose accuracy stay in

@@ -17,6 +17,7 @@ from .. import singa_wrap
 from ..raw.check import integer, integers, names_keywords
 from ..tensor import Tensor, from_numpy
 from .dataset import Dataset, ImageSet
+from .foreign_transforms import adapted
 from .items import Collate, collated, transformed
 from .mixing import Mix
 from .tar_shards import TarShards
@@ -40,7 +41,8 @@ class DataLoader:
     shuffle      a new random order in each epoch
     seed         of the order and of the random generators of `transform` and `mix`
     transform    called as `transform(images, rng)` with copies of the batch's images (see
-                 `transforms`); without one, uint8 images are scaled to 0 … 1
+                 `transforms`); without one, uint8 images are scaled to 0 … 1. Or a transform of
+                 torchvision (v1 or v2), which gets each image as a Pillow image
     num_workers  background threads; 0 makes each batch when it is asked for
     prefetch     batches made ahead, at most (at least one a worker); None: two a worker
     drop_last    leave out a last batch that is short
@@ -121,7 +123,7 @@ class DataLoader:
         self.batch_size: int = _whole("batch_size", batch_size, 1)
         self.shuffle: bool = bool(shuffle)
         self.seed: int = _whole("seed", seed, 0)
-        self.transform = transform
+        self.transform = None if transform is None else adapted(transform)
         self.mix = mix
         self.collate = collate
         self.num_workers: int = _whole("num_workers", num_workers, 0)

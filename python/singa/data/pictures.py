@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import math
 import os
+import sys
 from typing import IO, Any
 
 import numpy as np
@@ -63,11 +65,12 @@ def require_pillow(what: str) -> None:
 
 
 def read_picture(
-    path: File, channels: int = 3, shorter_side: int | None = None
+    path: File | bytes | Any, channels: int = 3, shorter_side: int | None = None
 ) -> NDArray[np.uint8]:
     """Decodes a picture to uint8 (channels, H, W), values from 0 to 255.
 
-    path          a file's name, or an open binary file, such as io.BytesIO
+    path          a file's name, or an open binary file, such as io.BytesIO; the bytes of a file; or
+                  a Pillow image
     channels      3 (the default): red, green, blue; 1: grey
     shorter_side  a picture whose shorter side is longer than this is reduced to it while it is
                   decoded, which is much faster for JPEG files; None (the default): never
@@ -119,13 +122,17 @@ def read_mask(path: File) -> NDArray[np.int32]:
     return np.array(mask).astype(np.int32)
 
 
-def _decoded(op: str, path: File, shorter_side: int | None) -> Any:
+def _decoded(op: str, path: Any, shorter_side: int | None) -> Any:
     """The Pillow image in a file, turned as its EXIF orientation says. A JPEG picture may be
     reduced, to more than `shorter_side`."""
     require_pillow(op)
     from PIL import Image, ImageOps
 
+    if isinstance(path, bytes | bytearray | memoryview):
+        path = io.BytesIO(path)
     try:
+        if isinstance(path, Image.Image):
+            return ImageOps.exif_transpose(path)
         with Image.open(path, formats=_known_formats()) as file:
             if shorter_side is not None and file.format == "JPEG":
                 # The decoder halves sides up to three times, and leaves them long enough.
@@ -150,6 +157,12 @@ def scaled_size(size: tuple[int, int], shorter_side: int) -> tuple[int, int]:
     if first <= second:
         return shorter_side, int(shorter_side * second / first)
     return int(shorter_side * first / second), shorter_side
+
+
+def is_pillow(value: object) -> bool:
+    """Whether it is an image of Pillow, which is not imported for that."""
+    pillow = sys.modules.get("PIL.Image")
+    return pillow is not None and isinstance(value, pillow.Image)
 
 
 def check_channels(op: str, channels: int) -> int:

@@ -52,6 +52,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..raw import words
+
 if TYPE_CHECKING:
     from .common import Classifier
     from .sequential import Sequential
@@ -147,6 +149,8 @@ def create(name: str, **kwargs: Any) -> Classifier:
         raise ValueError(f"[models.create] no model {name!r}; there are {', '.join(names())}")
     module, maker = _MODELS[known]
     # Files keep the arguments as JSON.
+    if wrong := next((k for k in kwargs if k in words.ARGUMENTS["models.create"]), None):
+        raise words.argument_error("models.create", wrong, "")
     kwargs = {k: v.item() if isinstance(v, np.generic) else v for k, v in kwargs.items()}
     net: Classifier = getattr(importlib.import_module(f".{module}", __name__), maker)(**kwargs)
     net.architecture = {"name": known, "arguments": kwargs}

@@ -113,6 +113,8 @@ def build(described: Mapping[str, Any]) -> model.Model:
 def _described(each: Layer) -> Described:
     kind = type(each)
     name = kind.__name__
+    if not isinstance(each, Layer):
+        raise UndescribedError(f"a file cannot have the loss {each!r:.80}, which is no layer")
     if _KINDS.get(name) is not kind:
         raise UndescribedError(f"{each.title} is not a layer of singa that a file can describe")
     if isinstance(each, layer.Sequential):

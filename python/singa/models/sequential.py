@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from .. import layer, model
 from ..layer import Layer
 from ..tensor import Tensor
+
+_Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Sequential(layer.Sequential, model.Model):
@@ -18,8 +23,9 @@ class Sequential(layer.Sequential, model.Model):
         net.compile([x], is_train=True)
         out, loss = net(x, y)
 
-    loss  a layer that gives the loss of outputs and targets (default: softmax cross-entropy of
-          scores (N, classes) for class indices (N), averaged over the batch)
+    loss  a layer or a function that gives the loss of outputs and targets (default: softmax
+          cross-entropy of scores (N, classes) for class indices (N), averaged over the batch). It
+          may also be set later: `net.loss = layer.MSELoss()`, or `net.fit(x, y, loss=...)`
 
     Parameters have the names "0.W", "1.scale", ... A call in inference mode takes the input of the
     first layer. `train_one_batch(x, y, weight=1.0)` returns (output, loss); `weight` is a factor of
@@ -32,18 +38,35 @@ class Sequential(layer.Sequential, model.Model):
     (3, 2)
     """
 
-    def __init__(self, *layers: Layer, loss: Layer | None = None) -> None:
+    def __init__(self, *layers: Layer, loss: _Loss | None = None) -> None:
         super().__init__(*layers)
-        loss = layer.SoftMaxCrossEntropy() if loss is None else loss
-        if not isinstance(loss, Layer):
-            raise TypeError(f"[Sequential] loss must be a layer, got {type(loss).__name__}")
         # In a dict of its own: `layers`, lengths and positions are those of the chain.
-        self._loss = {"loss": loss}
+        self._loss = {"loss": _checked(layer.SoftMaxCrossEntropy() if loss is None else loss)}
 
-    def loss(self, out: Tensor, y: Tensor) -> Tensor:
-        """The loss of outputs for targets."""
-        return self._loss["loss"](out, y)
+    @property
+    def loss(self) -> _Loss:
+        """The loss of outputs for targets: a layer, or a function."""
+        return self._loss["loss"]
+
+    @loss.setter
+    def loss(self, loss: _Loss) -> None:
+        self._loss = {"loss": _checked(loss)}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "loss":  # a layer, too, is no link of the chain
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
 
     def train_one_batch(self, x: Tensor, y: Tensor, weight: float = 1.0) -> tuple[Tensor, Tensor]:
         """Trains on inputs x and targets y; returns (output, loss)."""
         return super().train_one_batch(x, y, weight=weight)
+
+
+def _checked(loss: _Loss) -> _Loss:
+    if not callable(loss) or isinstance(loss, type):
+        raise TypeError(
+            "[Sequential] loss must be a layer or a function, such as layer.MSELoss(), got "
+            f"{loss!r:.80}"
+        )
+    return loss

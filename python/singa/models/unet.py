@@ -60,6 +60,6 @@ class UNet(Classifier):
             return super().loss(scores, y.reshape((-1,)))
         except IndexError as error:
             raise IndexError(
-                f"{error}: the masks have numbers that are no classes. data.MaskFolder(classes=...) "
+                f"{error}: the masks have numbers that are no classes. data.MaskFolder(classes=) "
                 "names the file; layer.CrossEntropyLoss(ignore_index=255) leaves 255 out"
             ) from error

@@ -119,6 +119,8 @@ def _batches(model: Model, samples: Any) -> list[list[Tensor]]:
     batches = []
     for batch in samples:
         given = batch if isinstance(batch, list | tuple) else [batch]
+        if len(given) == len(model._inputs) + 1 and hasattr(samples, "state_dict"):
+            given = given[:-1]  # the targets of a loader
         batches.append(model._as_tensors(list(given)))
         if not all(isinstance(x, Tensor) for x in batches[-1]):
             raise TypeError(f"[quantize] a batch must be tensors, got {batch!r:.80}")

@@ -12,6 +12,8 @@ import operator
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
+from . import words
+
 _Class = TypeVar("_Class", bound=type)
 
 
@@ -37,9 +39,14 @@ def names_keywords(cls: _Class) -> _Class:
             if "unexpected keyword" in str(error):
                 known = _keywords(type(self))
                 for name in kwargs.keys() - known:
+                    kind = type(self).__name__
+                    place = kind if kind in words.ARGUMENTS else "optimizer"
+                    if name in words.ARGUMENTS[place]:
+                        raise TypeError(
+                            f"[{kind}] has no argument {name!r}: use {words.ARGUMENTS[place][name]}"
+                        ) from None
                     raise TypeError(
-                        f"[{type(self).__name__}] has no argument {name!r}; "
-                        f"it has {', '.join(known)}"
+                        f"[{kind}] has no argument {name!r}; it has {', '.join(known)}"
                     ) from None
             raise
 

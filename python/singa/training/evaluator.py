@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from .totals import Measure, Totals
 if TYPE_CHECKING:
     from ..model import Model
 
+_LOOKED_AT = 1000  # batches, for numbers that are not finite
 _TOGETHER = 16  # batches whose results are read at once from a GPU
 
 
@@ -34,6 +36,11 @@ class Evaluator:
         verbose: bool,
     ) -> None:
         self.model = model
+        if not isinstance(metrics, Mapping | None):
+            raise TypeError(
+                f"[Trainer] metrics: expected a dict by name, such as {{'accuracy': "
+                f"metric.Accuracy()}}, got {metrics!r:.80}"
+            )
         self.metrics: dict[str, Measure] = dict(metrics or {})
         for name, measure in self.metrics.items():
             if isinstance(measure, type) or not (callable(measure) or isinstance(measure, Metric)):
@@ -155,6 +162,22 @@ def check_batches(loader: Any) -> None:
         raise TypeError(f"[Trainer] the loader has no length: {loader!r:.80}")
     if not len(loader):
         raise ValueError("[Trainer] the loader has no batches")
+
+
+def nonfinite_inputs(loader: Any, as_tensors: Callable[[Any], tuple[Any, ...]]) -> str:
+    """Which part of the first batches has NaN or infinite numbers; "" if none has."""
+    with _first_epoch_of(loader):
+        for number, given in enumerate(itertools.islice(loader, _LOOKED_AT)):
+            parts = as_tensors(given)
+            for place, part in enumerate(parts):
+                values = part.numpy() if hasattr(part, "numpy") else np.asarray(part)
+                wrong = 0 if values.dtype.kind != "f" else int((~np.isfinite(values)).sum())
+                if wrong:
+                    what = "the targets have" if 0 < place == len(parts) - 1 else "the inputs have"
+                    return (
+                        f"{what} {wrong} NaN or infinite numbers of {values.size} in batch {number}"
+                    )
+    return ""
 
 
 @contextlib.contextmanager

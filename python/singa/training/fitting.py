@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import distributed
-from ..data import ArrayDataset, DataLoader, Dataset
+from ..data import ArrayDataset, DataLoader, Dataset, ImageSet
 from ..device import get_default_device
 from ..tensor import Tensor
 from .callbacks import Record
@@ -72,8 +72,10 @@ def as_loader(
 
     Raises TypeError for targets `y` beside a loader or a Dataset.
     """
-    if isinstance(x, Tensor | np.ndarray):
+    if isinstance(x, Tensor | np.ndarray) or _is_array_of_others(x):
         dataset: Any = ArrayDataset(x) if y is None else ArrayDataset(x, y)
+    elif y is not None and isinstance(x, list | tuple):
+        raise TypeError(f"[fit] x is a {type(x).__name__}: give a NumPy array, np.asarray(x)")
     elif y is not None:
         raise TypeError(f"[fit] targets are for arrays; {type(x).__name__} has its own")
     elif isinstance(x, list | tuple) or hasattr(x, "state_dict") or not isinstance(x, Dataset):
@@ -83,6 +85,12 @@ def as_loader(
     device = next((p.device for p in model.get_params().values()), get_default_device())
     shard = distributed.shard() if shard is None else shard
     return DataLoader(dataset, batch_size, shuffle, seed, device=device, shard=shard)
+
+
+def _is_array_of_others(x: Any) -> bool:
+    """Whether x is an array of another library, such as a tensor of PyTorch or a table of pandas,
+    of which NumPy makes one."""
+    return hasattr(x, "__array__") and not isinstance(x, ImageSet)
 
 
 def _parts(validation: Any) -> tuple[Any, Any]:

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data import describe_transform, read_picture
-from ..data.pictures import File, check_channels
+from ..data.pictures import File, check_channels, is_pillow
 from ..data.transforms import Transform
 from ..model import Model
 from ..raw.check import integer
 from ..tensor import from_numpy
 from .model_file import FILE_NAME, load, write
 
+Picture = File | bytes | Any  # Any: a Pillow image, or an array
 Prediction = list[tuple[str, float]]
 
 
@@ -96,7 +97,8 @@ class PictureClassifier:
             raise ValueError(f"{error}: {os.fspath(path)} cannot classify pictures") from error
 
     def read(self, path: File) -> NDArray[np.uint8]:
-        """Decodes a picture for `predict`; see `data.read_picture`, also for errors."""
+        """Decodes a picture for `predict`; see `data.read_picture`, also for errors. It may also be
+        a Pillow image, or the bytes of a file."""
         return read_picture(path, self.channels)
 
     def inputs(self, pictures: Sequence[NDArray[np.uint8]]) -> NDArray[np.float32]:
@@ -116,21 +118,47 @@ class PictureClassifier:
         powers = np.exp(scores - scores.max(1, keepdims=True))
         return powers / powers.sum(1, keepdims=True)
 
-    def predict(
-        self, pictures: Sequence[File | NDArray[np.uint8]], top: int = 5
-    ) -> list[Prediction]:
+    def predict(self, pictures: Picture | Sequence[Picture], top: int = 5) -> list[Prediction]:
         """The `top` most probable classes of each picture with their probabilities, best first.
 
-        Pictures are names of files, open binary files, or arrays uint8 (C, H, W); they are one
-        batch. Raises as `data.read_picture` does.
+        Pictures are names of files, open binary files, bytes of files, Pillow images, or arrays
+        uint8 (C, H, W) or (H, W, C); they are one batch. A single one is a batch of one. Raises as
+        `data.read_picture` does, ValueError for arrays of another shape.
         """
         integer("PictureClassifier", "top", top, 1)
-        decoded = [p if isinstance(p, np.ndarray) else self.read(p) for p in pictures]
+        if _is_picture(pictures):
+            pictures = [pictures]  # type: ignore[list-item]
+        decoded = [self._decoded(picture) for picture in pictures]  # type: ignore[union-attr]
         best = []
         for row in self.probabilities(decoded):
             order = np.argsort(-row, kind="stable")[:top]
             best.append([(self.class_names[place], float(row[place])) for place in order])
         return best
+
+    def _decoded(self, picture: Picture) -> NDArray[np.uint8]:
+        """A picture uint8 (channels, H, W)."""
+        if not isinstance(picture, np.ndarray):
+            return self.read(picture)
+        shape = picture.shape
+        if picture.ndim == 3 and shape[0] != self.channels and shape[2] == self.channels:
+            return np.ascontiguousarray(picture.transpose(2, 0, 1))
+        if picture.ndim == 2 and self.channels == 1:
+            return picture[None]
+        if picture.ndim != 3 or shape[0] != self.channels:
+            raise ValueError(
+                f"[PictureClassifier] expected a picture ({self.channels}, H, W) or (H, W, "
+                f"{self.channels}), or the path of a file, got an array of shape {shape}"
+            )
+        return picture
+
+
+def _is_picture(given: Any) -> bool:
+    """Whether it is one picture, and not a sequence of them."""
+    if isinstance(given, np.ndarray):
+        return given.ndim < 4
+    return (
+        isinstance(given, str | bytes | os.PathLike) or hasattr(given, "read") or is_pillow(given)
+    )
 
 
 def _channels_of(net: Model) -> int:

@@ -215,10 +215,16 @@ def reporting_errors(prog: str, program: Callable[[], int]) -> int:
         distributed.abort("it was interrupted")
         print(f"\n{prog}: stopped at once; the last checkpoint, if any, is valid", file=sys.stderr)
         return 128 + signal.SIGINT
+    except ImportError as error:
+        if not str(error).startswith("["):  # not of a package that is missing
+            raise
+        print(f"{prog}: {error}", file=sys.stderr, flush=True)
+        distributed.abort(f"ImportError: {error}")
+        return 1
     except (OSError, ValueError, MemoryError) as error:
         text = str(error)
         if isinstance(error, NonFiniteLossError):
-            text = f"the loss became {error.loss}: a lower --lr may help"
+            text = text.replace("a lower learning rate", "a lower --lr")
         print(f"{prog}: {text}", file=sys.stderr, flush=True)
         distributed.abort(f"{type(error).__name__}: {error}")
         return 1

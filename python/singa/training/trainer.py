@@ -24,7 +24,7 @@ from . import checkpoint
 from .callbacks import Callback, Record
 from .checkpoint import BackgroundSaver, json_value
 from .curves import plot_curves
-from .evaluator import Evaluator, check_batches
+from .evaluator import Evaluator, check_batches, nonfinite_inputs
 from .log import JsonLinesLog, read_log
 from .log_base import Log
 from .program import StopSignals, say
@@ -100,6 +100,11 @@ class Trainer(Evaluator):
     ) -> None:
         super().__init__(model, metrics, dtype, ema, bool(verbose))
         if loss is not None:
+            if not callable(loss) or isinstance(loss, type):
+                raise TypeError(
+                    "[Trainer] loss: expected a layer or a function of outputs and targets, such "
+                    f"as layer.MSELoss() or layer.CrossEntropyLoss(), got {loss!r:.80}"
+                )
             model.loss = loss
         self.callbacks = list(callbacks)
         self.loggers = list(loggers)
@@ -192,6 +197,8 @@ class Trainer(Evaluator):
                 try:
                     record = self._run_epoch(loader, validation, loggers, stopped)
                 except NonFiniteLossError as error:
+                    if place := nonfinite_inputs(loader, self._tensors):
+                        error.args = (f"the loss became {error.loss}, since {place}",)
                     error.add_note(f"[Trainer] in epoch {epoch}, update {self.optimizer.steps}")
                     raise
                 if record is not None:

@@ -306,6 +306,12 @@ def test_errors(run, colours, tmp_path, monkeypatch, capsys, options, status, me
     assert message in capsys.readouterr().err
 
 
+def test_without_pillow_it_takes_one_sentence(run, colours, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
+    assert run("--data", colours, *QUICK, "--out", tmp_path / "run") == 1
+    assert capsys.readouterr().err.endswith("[ImageFolder] needs Pillow: pip install pillow\n")
+
+
 def test_one_class(run, tmp_path, capsys):
     write_colours(tmp_path / "set", 3, ("red",))
     assert run("--data", tmp_path / "set", *QUICK, "--out", tmp_path / "run") == 1

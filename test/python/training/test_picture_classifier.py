@@ -73,8 +73,19 @@ def test_files_bytes_and_arrays_are_pictures(classifier, tmp_path):
         [array, tmp_path / "a.png", str(tmp_path / "a.png"), stream]
     )
     assert others == [first] * 3
-    with pytest.raises(data.BrokenPictureError, match="the file: not a picture"):
-        classifier.predict([io.BytesIO(b"no")])
+    expected = pytest.approx(dict(first), rel=1e-5)
+    given = [picture, stream.getvalue(), np.asarray(picture)]
+    assert [dict(each) for each in classifier.predict(given)] == [expected] * 3
+    stream.seek(0)
+    for single in (*given, array, str(tmp_path / "a.png"), tmp_path / "a.png", stream):
+        (prediction,) = classifier.predict(single)
+        assert dict(prediction) == expected
+    assert classifier.predict([]) == []
+    with pytest.raises(ValueError, match=r"a picture \(3, H, W\) or .*the path of a file, got"):
+        classifier.predict([np.zeros((8, 8), np.uint8)])
+    for broken in (io.BytesIO(b"no"), b"no"):
+        with pytest.raises(data.BrokenPictureError, match="the file: not a picture"):
+            classifier.predict([broken])
 
 
 def test_load_states_reads_the_weights(classifier, file):

@@ -49,6 +49,9 @@ def plots():
         yield drawn
 
 
+ONES = np.ones((4, 2), np.float32)
+
+
 # Results.
 
 
@@ -131,6 +134,47 @@ def test_predictions_are_in_the_order_of_the_items():
 
     with pytest.raises(ValueError, match=r"\[predict\] the loader shuffles"):
         net.predict(Shuffling([(x, x)]))
+
+
+class _OfAnotherLibrary:
+    """An array as PyTorch and pandas have them."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array
+
+    def __len__(self):
+        return len(self.array)
+
+    def __getitem__(self, index):
+        raise AssertionError("it is no Dataset")
+
+
+def test_arrays_of_other_libraries():
+    x = np.random.default_rng(0).normal(size=(12, 2)).astype(np.float32)
+    y = x.sum(1, keepdims=True)
+    records = []
+    for kind in (np.asarray, _OfAnotherLibrary):
+        singa.seed(0)
+        net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
+        net.set_optimizer(opt.SGD(lr=0.1))
+        (record,) = net.fit(kind(x), kind(y), verbose=False)
+        records.append(record["train_loss"])
+        np.testing.assert_array_equal(net.predict(kind(x)), net.predict(x))
+    assert records[0] == records[1]
+
+
+@pytest.mark.parametrize(("place", "what"), [(0, "the inputs have"), (1, "the targets have")])
+def test_numbers_that_are_not_finite_are_named(place, what):
+    x = np.ones((12, 2), np.float32)
+    arrays = [x, x[:, :1].copy()]
+    arrays[place][7, 0] = np.nan
+    net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
+    net.set_optimizer(opt.SGD(lr=0.1))
+    with pytest.raises(NonFiniteLossError, match=rf"nan, since {what} 1 NaN or .* of \d+ in batch"):
+        net.fit(*arrays, batch_size=4, verbose=False)
 
 
 def test_accumulation_is_a_larger_batch():
@@ -673,7 +717,18 @@ def test_stops_when_the_loss_is_no_number():
         (lambda t, b: Trainer(t.model, metrics={"a": metric.F1}), TypeError, "'a' is <class"),
         (lambda t, b: Trainer(t.model, metrics={"loss": len}), ValueError, "another meaning"),
         (lambda t, b: Trainer(t.model, patience=3), TypeError, "has no argument 'patience'"),
-        (lambda t, b: t.model.fit(b, b), TypeError, "targets are for arrays"),
+        (lambda t, b: t.model.fit(data.ArrayDataset(ONES), ONES), TypeError, "are for arrays"),
+        (lambda t, b: t.model.fit(b, b), TypeError, "x is a list: give a NumPy"),
+        (lambda t, b: Trainer(t.model, metrics=["accuracy"]), TypeError, r"metric\.Accuracy\(\)"),
+        (lambda t, b: Trainer(t.model, loss="mse"), TypeError, r"such as layer\.MSELoss\(\)"),
+        (lambda t, b: t.model.fit(ONES, validation_data=b), TypeError, "use validation, a pair"),
+        (lambda t, b: t.model.fit(ONES, class_weight={}), TypeError, "CrossEntropyLoss.weight="),
+        (lambda t, b: t.model.fit(ONES, optimizer="adam"), TypeError, "set_optimizer"),
+        (lambda t, b: t.model.compile(optimizer="adam"), TypeError, "set_optimizer"),
+        (lambda t, b: t.model.compile(b, metrics=[]), TypeError, "fit.metrics="),
+        (lambda t, b: models.create("lenet", pretrained=True), TypeError, "load_pretrained"),
+        (lambda t, b: opt.Adam(learning_rate=0.1), TypeError, "use lr"),
+        (lambda t, b: data.DataLoader(ONES, 2, collate_fn=len), TypeError, "use collate"),
         (lambda t, b: EarlyStopping("val_f1"), ValueError, "mode must be 'min' or 'max'"),
         (
             lambda t, b: Trainer(t.model, callbacks=[EarlyStopping()], verbose=False).fit(b, 1),

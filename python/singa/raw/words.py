@@ -1,0 +1,233 @@
+"""Words of PyTorch, Keras, fastai and timm that singa does not have, with what to write instead.
+
+One table for each place: of arguments by the function that they are given to, of attributes by the
+class or module in which they are looked for.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+_CLASS_WEIGHTS = "loss=layer.CrossEntropyLoss(weight=[...]), with a number for each class"
+_LOADED = "singa.training.pretrained.load_pretrained(folder) for weights from a file"
+
+#: {function: {argument: what to write}}
+ARGUMENTS: dict[str, dict[str, str]] = {
+    "Trainer": {  # also Model.fit and evaluate
+        "batch": "batch_size",
+        "class_weight": _CLASS_WEIGHTS,
+        "class_weights": _CLASS_WEIGHTS,
+        "criterion": "loss, a layer or a function",
+        "device": "device.set_default_device(...) before the network is made",
+        "learning_rate": "set_optimizer(opt.Adam(lr=...)) before it",
+        "loss_fn": "loss, a layer or a function",
+        "lr": "set_optimizer(opt.Adam(lr=...)) before it",
+        "max_epochs": "epochs",
+        "n_epochs": "epochs",
+        "nb_epoch": "epochs",
+        "num_epochs": "epochs",
+        "optimizer": "set_optimizer(opt.Adam(lr=0.001)) before it",
+        "sample_weight": "a loss that takes weights as targets",
+        "valid_data": "validation, a pair (x, y)",
+        "validation_data": "validation, a pair (x, y)",
+        "validation_split": "validation, a pair (x, y) that you set apart",
+        "val_data": "validation, a pair (x, y)",
+        "workers": "a data.DataLoader(..., num_workers=2) for the data",
+    },
+    "compile": {
+        "loss": "fit(loss=...), with a layer or a function",
+        "metrics": "fit(metrics={'accuracy': metric.Accuracy()})",
+        "mode": "use_graph=True, which records steps",
+        "optimizer": "set_optimizer(opt.Adam(lr=0.001))",
+        "run_eagerly": "use_graph=False",
+    },
+    "models.create": {
+        "checkpoint_path": _LOADED,
+        "classes": "num_classes",
+        "drop_path_rate": "drop_path",
+        "drop_rate": "dropout",
+        "in_chans": "an input of so many channels, from which the first layer takes them",
+        "include_top": "replace_head(number of outputs)",
+        "num_labels": "num_classes",
+        "pretrained": _LOADED,
+        "weights": _LOADED,
+    },
+    "DataLoader": {
+        "batch_sampler": "batch_size and shuffle",
+        "collate_fn": "collate",
+        "dataset": "data",
+        "generator": "seed",
+        "persistent_workers": "num_workers alone: its workers are threads",
+        "pin_memory": "device, to which the workers send batches",
+        "prefetch_factor": "prefetch",
+        "timeout": "num_workers alone: its workers are threads",
+        "worker_init_fn": "seed, on which all random draws depend",
+    },
+    "optimizer": {
+        "amsgrad": "opt.Adam(lr=...) without it",
+        "learning_rate": "lr",
+        "params": "set_optimizer, which gives it the parameters of the network",
+    },
+}
+
+_OPTIMIZER = "set_optimizer(opt.SGD(lr=0.1)), which gives it all parameters"
+#: Of models and layers.
+LAYERS = {
+    "add_module": "an attribute: self.name = layer.Linear(3)",
+    "apply": "a loop over sublayers()",
+    "bfloat16": "to_type('bfloat16'), or compile(dtype='bfloat16') for mixed precision",
+    "buffers": "get_states(), a dict by name",
+    "children": "sublayers()",
+    "cpu": "device.set_default_device(None) before the network is made",
+    "cuda": "device.set_default_device(device.create_cuda_gpu()) before the network is made",
+    "double": "to_type('float64')",
+    "float": "to_type('float32')",
+    "half": "to_type('float16'), or compile(dtype='float16') for mixed precision",
+    "load_state_dict": "set_states(states), load_states(file), or load_torch(state_dict)",
+    "load_weights": "load_states(file)",
+    "modules": "named_layers()",
+    "named_buffers": "get_states(), a dict by name",
+    "named_children": "sublayers()",
+    "named_modules": "named_layers()",
+    "named_parameters": "get_params().items()",
+    "parameters": "get_params().values(); set_optimizer() gives an optimizer all of them",
+    "register_buffer": "an attribute that is a tensor, and state_names",
+    "register_forward_hook": "singa.layer.hooks, or model.values(inputs, names)",
+    "register_parameter": "an attribute that is a tensor with stores_grad=True",
+    "requires_grad_": "freeze() and unfreeze()",
+    "save_weights": "save_states(file)",
+    "state_dict": "get_states(), or save_states(file)",
+    "to": "device.set_default_device(...) before the network is made, or to_type('float16')",
+    "trainable_variables": "get_params().values()",
+    "zero_grad": "no call: each backward makes new gradients",
+}
+_FUNCTION = "autograd.{}(x, ...)"
+#: Of tensors.
+TENSORS = {
+    **{
+        name: _FUNCTION.format(name)
+        for name in (
+            *("argsort", "cumsum", "expand", "floor", "gather", "nonzero", "roll", "round"),
+            *("scatter_elements", "sign", "sort", "split", "tile", "topk", "tril", "triu"),
+            *("unique", "where", "cos", "sin", "erf", "reciprocal", "rsqrt", "ceil", "log1p"),
+        )
+    },
+    "add_": "x += y",
+    "amax": "x.max(axis)",
+    "amin": "x.min(axis)",
+    "bmm": "x @ y",
+    "chunk": "autograd.split(x, axis, lengths)",
+    "copy_": "x.copy_from(y)",
+    "cuda": "x.to(device.create_cuda_gpu())",
+    "div_": "x /= y",
+    "fill_": "x.set_value(number)",
+    "flip": "x[::-1]",
+    "index_select": "autograd.gather(x, axis, indices)",
+    "is_cuda": "x.device",
+    "isinf": "abs(x) == float('inf')",
+    "isnan": "x != x",
+    "mm": "x @ y",
+    "mul_": "x *= y",
+    "norm": "x.square().sum().sqrt()",
+    "register_hook": "autograd.backward(loss), which yields parameters with their gradients",
+    "requires_grad_": "x.requires_grad = True",
+    "retain_grad": "x.stores_grad = True",
+    "scatter": "autograd.scatter_elements(x, indices, updates, axis)",
+    "stack": "autograd.cat([autograd.unsqueeze(t, 0) for t in tensors], 0)",
+    "sub_": "x -= y",
+    "t": "x.transpose()",
+    "type": "x.astype(dtype)",
+    "zero_": "x.set_value(0)",
+}
+#: Of modules.
+MODULES: dict[str, dict[str, str]] = {
+    "singa.autograd": {
+        "Function": "autograd.Operator",
+        "bmm": "autograd.matmul(x, y)",
+        "chunk": "autograd.split(x, axis, lengths)",
+        "ctc_loss": "another loss: singa has no connectionist temporal classification",
+        "einsum": "tensor.einsum(equation, x, y)",
+        "flip": "x[::-1]",
+        "grad": "autograd.input_gradients(loss, inputs), without second derivatives",
+        "isnan": "x != x",
+        "leaky_relu": "autograd.leakyrelu(x)",
+        "mm": "autograd.matmul(x, y)",
+        "norm": "autograd.reduce_l2(x)",
+        "one_hot": "autograd.onehot(axis, indices, depth, values)",
+        "set_grad_enabled": "autograd.no_grad() and autograd.enable_grad()",
+        "stack": "autograd.cat([autograd.unsqueeze(t, 0) for t in tensors], 0)",
+    },
+    "singa.tensor": {
+        "arange": "autograd.arange, or tensor.from_numpy(np.arange(...))",
+        "array": "tensor.from_numpy(array)",
+        "cat": "autograd.cat(tensors, axis)",
+        "empty": "tensor.zeros(shape)",
+        "eye": "tensor.from_numpy(np.eye(n))",
+        "full": "tensor.from_numpy(np.full(shape, value))",
+        "isnan": "x != x",
+        "manual_seed": "singa.seed(number)",
+        "matmul": "x @ y",
+        "rand": "tensor.random(shape)",
+        "randn": "tensor.zeros(shape).gaussian(0, 1)",
+        "stack": "autograd.cat([autograd.unsqueeze(t, 0) for t in tensors], 0)",
+        "tensor": "tensor.Tensor(data=...), or tensor.from_numpy(array)",
+    },
+}
+
+
+def attribute_error(owner: str, name: str, words: Mapping[str, str]) -> AttributeError:
+    """The error for an attribute that `owner`, such as "'Tensor' object", does not have."""
+    text = f"{owner} has no attribute {name!r}"
+    if name in words:
+        text += f": use {words[name]}"
+    return AttributeError(text)
+
+
+def module_error(module: str, name: str) -> AttributeError:
+    """As attribute_error, for a module of the table."""
+    return attribute_error(f"module {module!r}", name, MODULES.get(module, {}))
+
+
+def argument_error(function: str, name: str, known: str) -> TypeError:
+    """The error for an argument that a function does not have. `known` says which it has."""
+    words = ARGUMENTS.get(function, {})
+    rest = f": use {words[name]}" if name in words else f"; {known}"
+    return TypeError(f"[{function}] has no argument {name!r}{rest}")
+
+
+def says_what_to_write(function: str) -> Callable[[_Function], _Function]:
+    """A decorator: a TypeError about an unknown argument that the table has says what to write.
+    It is looked up after the error, so that a call that fits costs nothing more."""
+
+    def decorate(wrapped: _Function) -> _Function:
+        @functools.wraps(wrapped)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return wrapped(*args, **kwargs)
+            except TypeError as error:
+                for name in kwargs:
+                    unknown = f"unexpected keyword argument {name!r}" in str(error)
+                    if unknown and name in ARGUMENTS[function]:
+                        raise argument_error(function, name, "") from None
+                raise
+
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
+class Absent:
+    """An attribute that is not there, which says what to write.
+
+    It costs other attributes nothing, where a `__getattr__` of the class would.
+    """
+
+    def __init__(self, owner: str, name: str, words: Mapping[str, str]) -> None:
+        self._details = owner, name, words
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        raise attribute_error(*self._details)

@@ -33,7 +33,7 @@ from .dtypes import (
 from .ops.contraction import einsum, tensordot
 from .ops.conversion import promoted
 from .ops.types import result_type
-from .raw import compat_mode, tracebacks
+from .raw import compat_mode, tracebacks, words
 from .raw.arrays import as_shape, narrowed
 from .raw.check import integer
 from .tape.arguments import names_arguments
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from .singa_wrap import Device
 
+words.answers(Tensor, words.TENSORS)
 tracebacks.install()  # every program that computes imports this module
 
 CTensor = _c.Tensor
@@ -755,3 +756,7 @@ def uniform(low: float, high: float, t: Tensor) -> Tensor:
 for _name, _value in list(globals().items()):
     if _name in __all__ and isinstance(_value, FunctionType) and _value.__module__ == __name__:
         globals()[_name] = names_arguments(_value)
+
+
+def __getattr__(name: str) -> Any:
+    raise words.module_error(__name__, name)

@@ -7,8 +7,9 @@ A network is a Layer or a Model with layers in attributes, also in lists, tuples
 `Layer` describes how to write one.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..raw import words
 from ..raw.exports import defined, modules_of
 
 #: Modules whose names are not offered.
@@ -55,4 +56,9 @@ if TYPE_CHECKING:  # type checkers follow the imports
 else:
     _public = defined(*modules_of(__name__, _INTERNAL_MODULES), internal=_INTERNAL)
     globals().update(_public)
+    words.answers(_public["Layer"], words.LAYERS)
     __all__ = [*_public]
+
+
+def __getattr__(name: str) -> Any:
+    raise words.module_error(__name__, name)

@@ -3,12 +3,14 @@ axes."""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 from .. import autograd, singa_wrap
 from ..raw.check import integer
+from ..raw.words import spelled
 from ..tensor import Tensor
 from .base import Layer
 from .linear import zeros
@@ -92,6 +94,38 @@ class _Conv(_Filters):
         return autograd.relu(y) if self.activation == "RELU" else y
 
 
+def _takes_pytorchs_form(cls: type) -> type:
+    """A class decorator: Conv2d also takes torch.nn.Conv2d's arguments, by position and name."""
+    init = cls.__init__  # type: ignore[misc]
+
+    @functools.wraps(init)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        if "kernel_size" in kwargs and (len(args) == 2 or "in_channels" in kwargs):
+            names = ("in_channels", "out_channels", "kernel_size")[len(args) :]
+            if all(name in kwargs for name in names):
+                args = (*args, *(kwargs.pop(name) for name in names))
+        if "padding" in kwargs and isinstance(kwargs["padding"], str):
+            stride = args[3] if len(args) > 3 else kwargs.get("stride", 1)
+            kwargs |= _padding_by_name(kwargs["padding"], stride)
+        init(self, *args, **kwargs)
+
+    cls.__init__ = __init__  # type: ignore[misc]
+    return cls
+
+
+def _padding_by_name(padding: str, stride: Any) -> dict[str, Any]:
+    """The arguments of Conv2d for PyTorch's "same" and "valid"."""
+    if padding not in ("same", "valid"):
+        raise ValueError(f"[Conv2d] padding must be 'same' or 'valid', got {padding!r}")
+    if padding == "valid":
+        return {"padding": 0}
+    if max(numbers("Conv2d", "stride", stride, 2)) > 1:
+        raise ValueError(f"[Conv2d] padding 'same' needs a stride of 1, got {stride}")
+    return {"padding": 0, "pad_mode": "SAME_UPPER"}
+
+
+@_takes_pytorchs_form
+@spelled(groups="group", out_channels="nb_kernels", padding_mode=("zeros",))
 class Conv2d(_Conv):
     """Convolution of x (N, in, h, w) with W (nb_kernels, in / group, kh, kw), plus b (nb_kernels).
 
@@ -113,7 +147,8 @@ class Conv2d(_Conv):
     workspace_MB_limit  limit of temporary memory in MiB (default 1024), which
                         "limited_workspace" and "autotune" keep
 
-    SINGA's older form `Conv2d(in, nb_kernels, kernel_size[, stride[, padding]])` works, too. Raises
+    SINGA's older form `Conv2d(in, nb_kernels, kernel_size[, stride[, padding]])` works, too, and so
+    do PyTorch's words: `Conv2d(3, 16, kernel_size=3, groups=1, padding="same")`. Raises
     TypeError or ValueError for wrong arguments. The first call raises ValueError if x does not have
     the expected shape or number of channels.
 

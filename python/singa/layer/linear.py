@@ -29,9 +29,9 @@ class Linear(Layer):
     initializer   function that fills W (default `initializer.glorot_normal`); b is initialized
                   with 0
 
-    SINGA's older form `Linear(in, out[, bias])` works, too; the first call then checks `in`. Other
-    keyword arguments are ignored with a warning, where SINGA ignores them silently. The first call
-    raises ValueError for a wrong number of input features.
+    SINGA's older form `Linear(in, out[, bias])` works, too, also with `in_features=`; the first
+    call then checks `in`. Other keyword arguments are ignored with a warning, where SINGA ignores
+    them silently. The first call raises ValueError for a wrong number of input features.
 
     >>> linear = layer.Linear(4)
     >>> linear(tensor.ones((2, 3))).shape
@@ -54,6 +54,8 @@ class Linear(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__()
+        if "in_features" in kwargs and not args:
+            args, out_features = (out_features,), kwargs.pop("in_features")
         if kwargs:
             warnings.warn(f"[Linear] ignores {', '.join(kwargs)}", stacklevel=2)
         if len(args) > 2:

@@ -10,11 +10,13 @@ from typing import Any, ClassVar
 from .. import autograd, distributed, singa_wrap
 from ..dtypes import wide_type
 from ..raw.check import fraction, integer, integers, number
+from ..raw.words import spelled
 from ..tape.grad_mode import enable_grad, is_recording, no_grad, set_training, training
 from ..tensor import Tensor
 from .base import Layer, take_room
 
 
+@spelled(affine=(True,), track_running_stats=(True,))
 class BatchNorm2d(Layer):
     """Batch normalisation of x (N, C, ...) over all axes except 1. Ioffe & Szegedy 2015.
 

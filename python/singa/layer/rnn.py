@@ -55,8 +55,8 @@ class _Recurrent(Layer):
 class RNN_Base(_Recurrent):  # noqa: N801 - SINGA's name
     """Base class of layers that run a sequence step by step.
 
-    Raises NotImplementedError for num_layers other than 1, bidirectional, dropout, batch_first and
-    bias=False. CudnnRNN has these.
+    Raises NotImplementedError for num_layers other than 1, bidirectional, dropout and bias=False.
+    CudnnRNN has these. `batch_first` is the order of the axes of a tensor of sequences.
 
     >>> issubclass(layer.LSTM, layer.RNN_Base)
     True
@@ -71,11 +71,11 @@ class RNN_Base(_Recurrent):  # noqa: N801 - SINGA's name
 
     def _checked_setting(self, name: str, value: Any) -> Any:
         value, kind = super()._checked_setting(name, value), type(self).__name__
-        expected = {"num_layers": 1, "bidirectional": 0, "bias": 1, "batch_first": 0, "dropout": 0}
+        expected = {"num_layers": 1, "bidirectional": 0, "bias": 1, "dropout": 0}
         if name in expected and value != expected[name]:
             raise NotImplementedError(
-                f"[{kind}] has one layer, one direction, biases, and takes a list of steps; "
-                "CudnnRNN has the other forms"
+                f"[{kind}] has one layer, one direction and biases, and no dropout; CudnnRNN "
+                "has the other forms"
             )
         if name == "nonlinearity" and value not in self._nonlinearities:
             names = " or ".join(map(repr, self._nonlinearities))
@@ -96,9 +96,30 @@ class RNN_Base(_Recurrent):  # noqa: N801 - SINGA's name
         """Computes one step. Subclasses implement it."""
         raise NotImplementedError(f"{type(self).__name__} does not define step_forward()")
 
-    def _check_steps(self, xs: Sequence[Tensor]) -> None:
+    def _steps(self, xs: Sequence[Tensor] | Tensor) -> Sequence[Tensor]:
+        """The inputs of the steps: a list, or the parts of a tensor of sequences."""
+        if isinstance(xs, Tensor) and len(xs.shape) == 3:
+            x = autograd.transpose(xs, (1, 0, 2)) if self.batch_first else xs
+            return [_entry(x, step) for step in range(x.shape[0])]
         if not isinstance(xs, list | tuple) or not xs:
-            raise TypeError(f"[{self.title}] expected a list of inputs, one for each step")
+            order = "batch, steps" if self.batch_first else "steps, batch"
+            raise TypeError(
+                f"[{self.title}] expected a list of inputs, one for each step, or a tensor "
+                f"({order}, features)"
+            )
+        return xs
+
+    def _state(self, h: Tensor | None, x: Tensor) -> Tensor:
+        """A first state (batch, hidden_size): zeros, or what was given, perhaps with an axis before
+        it, as PyTorch has it."""
+        if h is None:
+            return Tensor((x.shape[0], self.hidden_size), x.device, x.dtype, requires_grad=False)
+        return autograd.squeeze(h, 0) if len(h.shape) == 3 else h
+
+    def _outputs(self, states: list[Tensor]) -> Tensor:
+        """The states as a tensor of sequences."""
+        y = _stacked(states)
+        return autograd.transpose(y, (1, 0, 2)) if self.batch_first else y
 
 
 class RNN(RNN_Base):
@@ -108,9 +129,11 @@ class RNN(RNN_Base):
     hidden_size   number of features of the state h
     nonlinearity  "tanh" (the default) or "relu"
 
-    The other arguments accept only their defaults; see `RNN_Base`. The layer is called with xs, a
-    list of tensors (batch, input_size), and h0 (batch, hidden_size). It returns (list of all h,
-    last h). Weights are initialized normally with standard deviation 1, b with 0.
+    The other arguments accept only their defaults, but for `batch_first`; see `RNN_Base`. The layer
+    is called with xs, a list of tensors (batch, input_size), and h0 (batch, hidden_size), which is
+    0 by default. It returns (list of all h, last h). With a tensor x (steps, batch, input_size) it
+    returns, as GRU does, (output (steps, batch, hidden_size), last h (1, batch, hidden_size)).
+    Weights are initialized normally with standard deviation 1, b with 0.
 
     Raises ValueError for inputs with another number of features.
 
@@ -142,19 +165,22 @@ class RNN(RNN_Base):
         )
         self.nonlinearity = nonlinearity
 
-    def initialize(self, xs: Sequence[Tensor], h0: Tensor) -> None:
-        self._check_steps(xs)
-        hidden = self.hidden_size
+    def initialize(self, xs: Sequence[Tensor] | Tensor, h0: Tensor | None = None) -> None:
+        xs, hidden = self._steps(xs), self.hidden_size
         self._new_param("Wx", (self.input_size, hidden), xs[0], lambda t: t.gaussian(0.0, 1.0))
         self._new_param("Wh", (hidden, hidden), xs[0], lambda t: t.gaussian(0.0, 1.0))
         self._new_param("b", (hidden,), xs[0], zeros)
 
-    def forward(self, xs: Sequence[Tensor], h0: Tensor) -> tuple[list[Tensor], Tensor]:
-        self._check_steps(xs)
-        out, h = [], h0
-        for x in xs:
+    def forward(
+        self, xs: Sequence[Tensor] | Tensor, h0: Tensor | None = None
+    ) -> tuple[list[Tensor] | Tensor, Tensor]:
+        steps = self._steps(xs)
+        out, h = [], self._state(h0, steps[0])
+        for x in steps:
             h = self.step_forward(x, h, self.Wx, self.Wh, self.b)
             out.append(h)
+        if isinstance(xs, Tensor):
+            return self._outputs(out), autograd.unsqueeze(h, 0)
         return out, h
 
     def step_forward(  # type: ignore[override]
@@ -175,10 +201,12 @@ class LSTM(RNN_Base):
     input_size   number of input features
     hidden_size  number of features of the states h and c
 
-    The other arguments accept only their defaults; see `RNN_Base`. The layer is called with xs, a
-    list of tensors (batch, input_size), and (h0, c0), each (batch, hidden_size). It returns (list
-    of all h, last h, last c). Weights are initialized normally with standard deviation 0.01, biases
-    with 0.
+    The other arguments accept only their defaults, but for `batch_first`; see `RNN_Base`. The layer
+    is called with xs, a list of tensors (batch, input_size), and (h0, c0), each (batch,
+    hidden_size), by default 0. It returns (list of all h, last h, last c). With a tensor x
+    (steps, batch, input_size) it returns, as torch.nn.LSTM does, (output (steps, batch,
+    hidden_size), (last h, last c)), both (1, batch, hidden_size). Weights are initialized normally
+    with standard deviation 0.01, biases with 0.
 
     Raises ValueError for inputs with another number of features.
 
@@ -187,6 +215,9 @@ class LSTM(RNN_Base):
     >>> outputs, h, c = lstm(steps, (tensor.zeros((2, 4)), tensor.zeros((2, 4))))
     >>> len(outputs), h.shape, c.shape
     (5, (2, 4), (2, 4))
+    >>> output, (h, c) = layer.LSTM(3, 4)(tensor.ones((5, 2, 3)))
+    >>> output.shape, h.shape, c.shape
+    ((5, 2, 4), (1, 2, 4), (1, 2, 4))
     """
 
     gates: tuple[str, ...] = ("i", "f", "o", "g")
@@ -207,9 +238,10 @@ class LSTM(RNN_Base):
         )
         self.nonlinearity = nonlinearity
 
-    def initialize(self, xs: Sequence[Tensor], h0_c0: tuple[Tensor, Tensor]) -> None:
-        self._check_steps(xs)
-        hidden = self.hidden_size
+    def initialize(
+        self, xs: Sequence[Tensor] | Tensor, h0_c0: tuple[Tensor, Tensor] | None = None
+    ) -> None:
+        xs, hidden = self._steps(xs), self.hidden_size
         for gate in self.gates:
             small = {"fill": lambda t: t.gaussian(0.0, 0.01)}
             self._new_param(f"Wx_{gate}", (self.input_size, hidden), xs[0], **small)
@@ -218,16 +250,19 @@ class LSTM(RNN_Base):
             self._new_param(f"Bh_{gate}", (hidden,), xs[0], zeros)
 
     def forward(
-        self, xs: Sequence[Tensor], h0_c0: tuple[Tensor, Tensor]
-    ) -> tuple[list[Tensor], Tensor, Tensor]:
-        self._check_steps(xs)
-        if not isinstance(h0_c0, list | tuple) or len(h0_c0) != 2:
+        self, xs: Sequence[Tensor] | Tensor, h0_c0: tuple[Tensor, Tensor] | None = None
+    ) -> Any:
+        steps = self._steps(xs)
+        given: Any = (None, None) if h0_c0 is None else h0_c0
+        if not isinstance(given, list | tuple) or len(given) != 2:
             raise TypeError(f"[{self.title}] expected (h0, c0), got {type(h0_c0).__name__}")
-        h, c = h0_c0
+        h, c = (self._state(each, steps[0]) for each in given)
         out = []
-        for x in xs:
+        for x in steps:
             h, c = self.step_forward(x, h, c)
             out.append(h)
+        if isinstance(xs, Tensor):
+            return self._outputs(out), (autograd.unsqueeze(h, 0), autograd.unsqueeze(c, 0))
         return out, h, c
 
     def step_forward(  # type: ignore[override]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from .. import autograd
 from ..raw.check import fraction
+from ..raw.words import spelled
 from ..tensor import Tensor
 from .activation import BEHIND_NORM
 from .base import Layer, are_watched
@@ -62,6 +63,7 @@ class Sequential(Layer):
         return list(self._layers.values())[index]
 
 
+@spelled(inplace=(True, False))
 class ReLU(Layer):
     """max(x, 0).
 
@@ -115,6 +117,7 @@ class Identity(Layer):
         return x
 
 
+@spelled(start_dim=(1,), end_dim=(-1,))
 class Flatten(Layer):
     """Reshapes to a matrix: the axes before `axis` (default 1), and the axes from it on.
 
@@ -132,6 +135,7 @@ class Flatten(Layer):
         return autograd.flatten(x, self.axis)
 
 
+@spelled(dim="axis")
 class SoftMax(Layer):
     """Softmax along axis 1; see `autograd.softmax`.
 
@@ -207,6 +211,7 @@ class BinaryCrossEntropy(Layer):
         return autograd.binary_cross_entropy(x, t)
 
 
+@spelled(p="ratio", inplace=(True, False))
 class Dropout(Layer):
     """In training, sets each element to zero with probability `ratio` in [0, 1) (default 0.5) and
     scales the others by 1 / (1 - ratio). The identity in inference.

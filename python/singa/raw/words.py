@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
+_Class = TypeVar("_Class", bound=type)
+
 _CLASS_WEIGHTS = "loss=layer.CrossEntropyLoss(weight=[...]), with a number for each class"
 _LOADED = "singa.training.pretrained.load_pretrained(folder) for weights from a file"
 
@@ -96,7 +98,6 @@ LAYERS = {
     "named_parameters": "get_params().items()",
     "parameters": "get_params().values(); set_optimizer() gives an optimizer all of them",
     "register_buffer": "an attribute that is a tensor, and state_names",
-    "register_forward_hook": "singa.layer.hooks, or model.values(inputs, names)",
     "register_parameter": "an attribute that is a tensor with stores_grad=True",
     "requires_grad_": "freeze() and unfreeze()",
     "save_weights": "save_states(file)",
@@ -161,6 +162,17 @@ MODULES: dict[str, dict[str, str]] = {
         "set_grad_enabled": "autograd.no_grad() and autograd.enable_grad()",
         "stack": "autograd.cat([autograd.unsqueeze(t, 0) for t in tensors], 0)",
     },
+    "singa.layer": {
+        "BCELoss": "layer.BinaryCrossEntropy()",
+        "BatchNorm1d": "layer.BatchNorm2d(momentum=0.1), which takes (N, C) and (N, C, L), too",
+        "BatchNorm3d": "layer.BatchNorm2d(momentum=0.1), which takes (N, C, D, H, W), too",
+        "Dense": "layer.Linear(out_features)",
+        "MaxPooling2D": "layer.MaxPool2d(kernel_size)",
+        "Module": "layer.Layer, or model.Model for a network that is trained",
+        "MultiheadAttention": "layer.MultiHeadAttention(embed_dim, num_heads, batch_first=False)",
+        "Parameter": "a tensor with stores_grad=True in an attribute",
+        "Unflatten": "autograd.reshape(x, shape)",
+    },
     "singa.tensor": {
         "arange": "autograd.arange, or tensor.from_numpy(np.arange(...))",
         "array": "tensor.from_numpy(array)",
@@ -220,14 +232,53 @@ def says_what_to_write(function: str) -> Callable[[_Function], _Function]:
     return decorate
 
 
+def spelled(**words: str | tuple[Any, ...]) -> Callable[[_Class], _Class]:
+    """A class decorator: the constructor also takes PyTorch's keywords, for which `words` has
+    singa's; or the values with which they mean what singa does without them. Others raise
+    ValueError."""
+
+    def decorate(cls: _Class) -> _Class:
+        init = cls.__init__  # type: ignore[misc]
+
+        @functools.wraps(init)
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+            for theirs in words.keys() & kwargs.keys():
+                value, ours = kwargs.pop(theirs), words[theirs]
+                if isinstance(ours, tuple):
+                    if not any(value is each or value == each for each in ours):
+                        accepted = " or ".join(map(repr, ours))
+                        raise ValueError(
+                            f"[{cls.__name__}] {theirs} must be {accepted}, got {value!r}: there "
+                            "is no other form"
+                        )
+                    continue
+                if ours in kwargs:
+                    raise TypeError(f"[{cls.__name__}] {theirs} and {ours} are the same argument")
+                kwargs[ours] = value
+            init(self, *args, **kwargs)
+
+        cls.__init__ = __init__  # type: ignore[misc]
+        return cls
+
+    return decorate
+
+
+def answers(cls: _Class, words: Mapping[str, str]) -> _Class:
+    """Gives the class answers to names that it does not have."""
+    for name in words:
+        if not hasattr(cls, name):
+            setattr(cls, name, Absent(name, words))
+    return cls
+
+
 class Absent:
     """An attribute that is not there, which says what to write.
 
     It costs other attributes nothing, where a `__getattr__` of the class would.
     """
 
-    def __init__(self, owner: str, name: str, words: Mapping[str, str]) -> None:
-        self._details = owner, name, words
+    def __init__(self, name: str, words: Mapping[str, str]) -> None:
+        self._name, self._words = name, words
 
     def __get__(self, instance: object, owner: type) -> Any:
-        raise attribute_error(*self._details)
+        raise attribute_error(f"{owner.__name__!r} object", self._name, self._words)

@@ -264,3 +264,24 @@ def test_errors() -> None:
         layer.GRU(3, 4)(tensor.Tensor((2, 5, 4)))
     with pytest.raises(ValueError, match=r"\[GRU\] input_size"):
         layer.GRU(0, 4)
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("kind", [layer.RNN, layer.LSTM])
+def test_a_tensor_of_sequences_is_a_list_of_steps(kind, batch_first):
+    x = np.random.default_rng(0).normal(size=(5, 2, 3)).astype(np.float32)
+    net = kind(3, 4, batch_first=batch_first)
+    given = tensor.from_numpy(x.transpose(1, 0, 2).copy() if batch_first else x)
+    output, last = net(given)
+    steps = [tensor.from_numpy(step) for step in x]
+    zero = tensor.zeros((2, 4))
+    states, *ends = net(steps, zero if kind is layer.RNN else (zero, zero))
+    expected = np.stack([state.numpy() for state in states], 1 if batch_first else 0)
+    np.testing.assert_array_equal(output.numpy(), expected)
+    for got, end in zip([last] if kind is layer.RNN else last, ends, strict=True):
+        assert got.shape == (1, 2, 4)
+        np.testing.assert_array_equal(got.numpy()[0], end.numpy())
+    again, _ = net(given, last)  # states with PyTorch's axis
+    states, *_ = net(steps, ends[0] if kind is layer.RNN else tuple(ends))
+    last_step = again.numpy()[:, -1] if batch_first else again.numpy()[-1]
+    np.testing.assert_array_equal(last_step, states[-1].numpy())

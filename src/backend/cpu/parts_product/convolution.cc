@@ -171,10 +171,11 @@ std::string Refuses(const ConvSpec& spec) {
 
 namespace {
 
-/// Whether Winograd's method, which multiplies less, is faster. For gradients of many filters over
-/// few tiles it is not: it reads all values again for each block of filters.
+/// Whether Winograd's method, which multiplies less, is faster. With float32 products it is not for
+/// gradients of many filters over few tiles: it reads all values again for each block of filters.
 bool WinogradIsFaster(const ConvSpec& spec) {
   if (!winograd::Refuses(spec).empty() || !winograd::Pays(spec)) return false;
+  if (winograd::PartsPay(spec)) return true;
   const Recorder& r = spec.geometry;
   constexpr int64_t kTile = 4;
   const int64_t tiles =

@@ -96,12 +96,6 @@ __attribute__((target("avx512f"))) void StoreVectors(const float* sums, const Ti
 
 #endif
 
-/// sum = a + b, of two panels.
-SINGA_MULTI_ISA void Add(const float* a, const float* b, float* sum) {
-#pragma GCC ivdep
-  for (int64_t k = 0; k < kPanelSums; ++k) sum[k] = a[k] + b[k];
-}
-
 /// Lets other threads see what was streamed.
 void EndStores(const Finish& finish) {
 #if defined(__x86_64__)
@@ -112,6 +106,11 @@ void EndStores(const Finish& finish) {
 }
 
 }  // namespace
+
+SINGA_MULTI_ISA void AddSums(const float* a, const float* b, float* sum) {
+#pragma GCC ivdep
+  for (int64_t k = 0; k < kPanelSums; ++k) sum[k] = a[k] + b[k];
+}
 
 bool CanStream(const float* to, int64_t row_step, int64_t bytes) {
   return AllowedInstructionSet() >= InstructionSet::kAvx512 && bytes >= kStreamedBytes &&
@@ -307,7 +306,7 @@ void BlockedProduct::RunUnit(int64_t unit, const Factor& left, const Factor& rig
         MultiplyPlainly(left_runs, left.along(), right_runs, right.along(), steps, to);
       }
       // Sums of chunks are added apart: each step of a chunk would round all that came before.
-      if (!first) Add(sums, kept, last ? sums : kept);
+      if (!first) AddSums(sums, kept, last ? sums : kept);
       if (!last) continue;
       if (pieces_ == 1) {
         target.Store(batch, row * kPanel, column * kPanel, sums);
@@ -328,7 +327,7 @@ void BlockedProduct::AddPieces(const Target& target, const float* partial) const
       alignas(64) float sums[kPanelSums] = {};
       for (int64_t piece = 0; piece < pieces_; ++piece) {
         const float* from = partial + (piece * pairs + i) * kPanelSums;
-        Add(sums, from, sums);
+        AddSums(sums, from, sums);
       }
       target.Store(batch, row * kPanel, column * kPanel, sums);
     }

@@ -52,6 +52,9 @@ struct MatrixTarget final : Target {
   void Store(int64_t batch, int64_t row, int64_t column, const float* sums) const override;
 };
 
+/// sum = a + b, of two panels.
+void AddSums(const float* a, const float* b, float* sum);
+
 struct Sizes {
   int64_t batch, rows, columns, terms;
 };

@@ -10,6 +10,7 @@
 
 #include "backend/cpu/linalg/tile_product.h"
 #include "backend/cpu/winograd/filter.h"
+#include "backend/cpu/winograd/plan.h"
 #include "backend/cpu/winograd/taps.h"
 #include "backend/cpu/winograd/tiles.h"
 #include "core/device/cache_size.h"
@@ -17,16 +18,6 @@
 
 namespace singa::cpu::winograd {
 namespace {
-
-/// The layout of transformed tiles, "values": [position][tile][channel]. Rows are padded, because
-/// with strides of a power of two they would map to the same cache sets.
-struct Values {
-  Values(int64_t positions, int64_t tiles, int64_t channels, int64_t apart)
-      : tile_step(channels + apart),
-        position_step(tiles * tile_step + apart),
-        size(positions * position_step) {}
-  int64_t tile_step, position_step, size;
-};
 
 /// A multiple of 12 tiles with about as many values as `tiles` tiles of 6 x 6.
 constexpr int64_t TilesLike(int64_t tiles, int64_t positions) {
@@ -54,65 +45,6 @@ void FillRows(int64_t count, int64_t rows, int64_t depth, int64_t positions, con
   for (int64_t p = 0; p < positions; ++p)
     for (int64_t i = count; i < rows; ++i)
       std::fill_n(values + p * layout.position_step + i * layout.tile_step, depth, 0.0f);
-}
-
-/// The layout of the images on both sides: the present one, if it is supported.
-LaneTag TagFor(const ConvSpec& spec, int64_t lanes) {
-  const Recorder& r = spec.geometry;
-  const LaneTag blocked = lanes == 16 ? LaneTag::kNChw16c : LaneTag::kNChw8c;
-  const bool channels_last = std::min(r.in_channels, r.out_channels) >= lanes;
-  auto readable = [&](std::optional<LaneTag> tag) {
-    return tag && (*tag == blocked || (*tag == LaneTag::kNhwc && channels_last));
-  };
-  const auto x = LaneTagOf(spec.x_layout, r.input_shape(), spec.dtype);
-  if (readable(x)) return *x;
-  const auto y = LaneTagOf(spec.dy_layout, r.output_shape(), spec.dtype);
-  if (readable(y)) return *y;
-  return blocked;
-}
-
-class WinogradPlan : public Plan {
- public:
-  WinogradPlan(const ConvSpec& spec, std::vector<LayoutPtr> inputs, std::vector<LayoutPtr> outputs)
-      : Plan("winograd"),
-        spec_(spec),
-        threads_(std::max(spec.threads, 1)),
-        inputs_(std::move(inputs)),
-        outputs_(std::move(outputs)) {}
-  std::string Describe() const override {
-    const auto by = [](int down, int across) {
-      return std::to_string(down) + "x" + std::to_string(across);
-    };
-    const std::string method = WithTaps(spec_, [&]<class Taps>(Taps) {
-      return "F(" + by(Taps::kOutDown, Taps::kOutAcross) + ", " + by(Taps::kDown, Taps::kAcross) +
-             ")";
-    });
-    return "winograd " + method + (spec_.has_add ? " + add" : "");
-  }
-  LayoutPtr input_layout(size_t i) const override {
-    return i < inputs_.size() ? inputs_[i] : nullptr;
-  }
-  LayoutPtr output_layout(size_t i) const override {
-    return i < outputs_.size() ? outputs_[i] : nullptr;
-  }
-  bool spreads_error() const override { return true; }
-
- protected:
-  const ConvSpec spec_;
-  const int threads_;
-
- private:
-  std::vector<LayoutPtr> inputs_, outputs_;
-};
-
-/// Layouts of x or dy, the filter, the bias, and the tensor that is added to y.
-std::vector<LayoutPtr> ArgumentLayouts(const ConvSpec& spec, LaneTag tag, const Shape& from,
-                                       const Shape& to, int64_t lanes) {
-  std::vector<LayoutPtr> layouts(spec.add_input() + 1);
-  layouts[0] = LaneLayout(from, spec.dtype, tag);
-  if (IsPrepared(spec, lanes)) layouts[1] = PreparedLayout(spec.geometry.weight_shape(), lanes);
-  if (spec.has_add) layouts[spec.add_input()] = LaneLayout(to, spec.dtype, tag);
-  return layouts;
 }
 
 /// Computes y from x, or dx from dy.

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "backend/cpu/batch_blocked/product.h"
 #include "core/layout/channel_lanes.h"
 #include "model/operation/conv/spec.h"
 #include "singa/core/plan.h"
@@ -13,5 +14,9 @@ std::string Refuses(const ConvSpec& spec, int64_t lanes = VectorLanes());
 /// Whether Winograd's method is likely to be faster than oneDNN's direct convolution.
 bool Pays(const ConvSpec& spec, int64_t lanes = VectorLanes());
 PlanPtr MakePlan(const ConvSpec& spec, int64_t lanes = VectorLanes());
+/// Whether float32 products of bfloat16 parts are likely to be faster than those of MakePlan.
+bool PartsPay(const ConvSpec& spec);
+/// For float32, with 16 lanes.
+PlanPtr MakePartsPlan(const ConvSpec& spec, batch_blocked::Unit unit = batch_blocked::Unit::kAmx);
 
 }  // namespace singa::cpu::winograd

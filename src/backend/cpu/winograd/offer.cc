@@ -4,6 +4,7 @@
 
 #include "backend/cpu/batch_blocked/product.h"
 #include "backend/cpu/linalg/tile_product.h"
+#include "backend/cpu/parts_product/offer.h"
 #include "backend/cpu/winograd/convolution.h"
 #include "backend/cpu/winograd/taps.h"
 #include "model/dispatch/kernel.h"
@@ -104,9 +105,29 @@ bool Pays(const ConvSpec& spec, int64_t lanes) {
   });
 }
 
+bool PartsPay(const ConvSpec& spec) {
+  // Packing a value takes a time that its products share. In forward and for dx, all tiles share
+  // that of the filter. Measured with benchmark/winograd.py for 3 x 3.
+  const Recorder& r = spec.geometry;
+  constexpr int64_t kChannels = 128, kTiles = 512;
+  if (spec.dtype != kFloat32 || VectorLanes() != 16 || !parts_product::IsOff().empty())
+    return false;
+  if (r.kernel_h() != 3 || r.kernel_w() != 3) return false;
+  const bool to_input = spec.pass == ConvPass::kBackwardX;
+  using Square = Taps<3, 3>;
+  const Tiles tiles(r.batchsize, to_input ? r.height() : r.conv_height(),
+                    to_input ? r.width() : r.conv_width(), Square::kOutDown, Square::kOutAcross);
+  return std::min(r.in_channels, r.out_channels) >= kChannels &&
+         tiles.count >= (spec.pass == ConvPass::kBackwardW ? kTiles / 4 : kTiles);
+}
+
 namespace {
 
 constexpr const char* kSlower = "the direct method is faster here";
+
+PlanPtr FasterPlan(const ConvSpec& spec) {
+  return PartsPay(spec) ? MakePartsPlan(spec) : MakePlan(spec);
+}
 
 /// Candidates for the present layouts and for each layout that the method supports.
 std::vector<Candidate> Candidates(const ConvSpec& spec) {
@@ -121,7 +142,7 @@ std::vector<Candidate> Candidates(const ConvSpec& spec) {
   for (size_t i = 0; i <= x.size(); ++i) {
     ConvSpec wanted = spec;
     if (i > 0) wanted.x_layout = x[i - 1], wanted.dy_layout = y[i - 1];
-    const PlanPtr plan = MakePlan(wanted);
+    const PlanPtr plan = FasterPlan(wanted);
     const std::string name = "winograd " + LayoutName(plan->input_layout(0));
     const bool known = std::any_of(found.begin(), found.end(),
                                    [&](const Candidate& other) { return other.name == name; });
@@ -140,7 +161,7 @@ SINGA_KERNELS(cpu) {
                      {.refuses = [](const ConvSpec& spec) { return winograd::Refuses(spec); },
                       .make = [](const ConvSpec& spec) -> PlanOrReason {
                         if (!winograd::Pays(spec)) return PlanOrReason::None(winograd::kSlower);
-                        return winograd::MakePlan(spec);
+                        return winograd::FasterPlan(spec);
                       },
                       .candidates = winograd::Candidates,
                       .asked_first = true});

@@ -5,7 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <ostream>
+#include <string>
 
+#include "backend/cpu/parts_product/offer.h"
 #include "backend/cpu/winograd/filter.h"
 #include "core/layout/channel_lanes.h"
 #include "model/dispatch/dispatch.h"
@@ -15,31 +19,56 @@
 namespace singa {
 namespace {
 
+using cpu::batch_blocked::Unit;
 using test::ForEachProduct;
 using test::Random;
 using test::RandomTensor;
 using test::Sums;
 using test::Values;
 
-/// Runs with the vectors of both widths that this CPU has.
-class Winograd : public testing::TestWithParam<std::tuple<int64_t, DType>> {
+/// Vectors of both widths, and products of bfloat16 parts by AMX or the plain model of it.
+struct Way {
+  int64_t lanes;
+  DType dtype;
+  std::optional<Unit> parts = std::nullopt;
+
+  PlanPtr Plan(const ConvSpec& spec) const {
+    return parts ? cpu::winograd::MakePartsPlan(spec, *parts)
+                 : cpu::winograd::MakePlan(spec, lanes);
+  }
+  std::string Name() const {
+    return std::to_string(lanes) + "_" + DTypeName(dtype) +
+           (parts ? std::string("_") + cpu::batch_blocked::NameOf(*parts) : "");
+  }
+};
+std::ostream& operator<<(std::ostream& out, const Way& way) { return out << way.Name(); }
+
+/// Runs in each way that this CPU has.
+class Winograd : public testing::TestWithParam<Way> {
  protected:
   void SetUp() override {
     backend::EnsureRegistered();  // applies oneDNN's limit on the instruction set
     if (VectorLanes() < lanes_) GTEST_SKIP() << "this CPU has none";
+    if (way_.parts && !cpu::batch_blocked::IsThere(*way_.parts))
+      GTEST_SKIP() << "this CPU has none";
   }
 
-  const int64_t lanes_ = std::get<0>(GetParam());
-  const DType dtype_ = std::get<1>(GetParam());
+  const Way way_ = GetParam();
+  const int64_t lanes_ = way_.lanes;
+  const DType dtype_ = way_.dtype;
+  /// The plain model is slow.
+  const bool slow_ = way_.parts == Unit::kPlain;
   const LaneTag blocked_ = lanes_ == 16 ? LaneTag::kNChw16c : LaneTag::kNChw8c;
 
   Tensor Draw(Random& random, const Shape& shape, double most = 1) const {
     return RandomTensor(random, shape, dtype_, -most, most);
   }
 };
-INSTANTIATE_TEST_SUITE_P(LanesAndTypes, Winograd,
-                         testing::Combine(testing::Values(8, 16),
-                                          testing::Values(kFloat32, kBFloat16)));
+INSTANTIATE_TEST_SUITE_P(Ways, Winograd,
+                         testing::Values(Way{8, kFloat32}, Way{8, kBFloat16}, Way{16, kFloat32},
+                                         Way{16, kBFloat16}, Way{16, kFloat32, Unit::kPlain},
+                                         Way{16, kFloat32, Unit::kAmx}),
+                         [](const auto& way) { return way.param.Name(); });
 
 /// Channels that fill vectors or do not, with at least `least` vectors.
 Recorder Geometry(Random& random, int64_t lanes, bool bias, int64_t least) {
@@ -64,7 +93,7 @@ Recorder Geometry(Random& random, int64_t lanes, bool bias, int64_t least) {
 
 /// Runs the pass by Winograd's method, whether or not it is faster.
 std::vector<Tensor> RunPass(ConvPass pass, const Recorder& g, const std::vector<Tensor>& inputs,
-                            const std::vector<Shape>& outputs, LaneTag tag, int64_t lanes) {
+                            const std::vector<Shape>& outputs, LaneTag tag, const Way& way) {
   auto spec = CurrentSpec<ConvSpec>();
   spec.pass = pass;
   spec.dtype = inputs[0].data_type();
@@ -72,8 +101,8 @@ std::vector<Tensor> RunPass(ConvPass pass, const Recorder& g, const std::vector<
   const auto layout = [&](const Shape& shape) { return LaneLayout(shape, spec.dtype, tag); };
   spec.x_layout = layout(g.input_shape());
   if (pass != ConvPass::kForward) spec.dy_layout = layout(g.output_shape());
-  EXPECT_EQ(cpu::winograd::Refuses(spec, lanes), "");
-  const PlanPtr plan = cpu::winograd::MakePlan(spec, lanes);
+  EXPECT_EQ(cpu::winograd::Refuses(spec, way.lanes), "");
+  const PlanPtr plan = way.Plan(spec);
   std::vector<Tensor> wanted;
   for (const Tensor& input : inputs) wanted.push_back(InPlanLayout(*plan, wanted.size(), input));
   std::vector<Tensor> results;
@@ -104,7 +133,7 @@ void ExpectSpreadSums(const Tensor& result, const Shape& shape, const Sums& sums
 
 TEST_P(Winograd, EveryPassIsTheDefinition) {
   Random random(1);
-  for (int i = 0; i < 80; ++i) {
+  for (int i = 0; i < (slow_ ? 16 : 80); ++i) {
     const LaneTag tag = random.Coin() ? LaneTag::kNhwc : blocked_;
     const Recorder g = Geometry(random, lanes_, random.Coin(), tag == LaneTag::kNhwc);
     SCOPED_TRACE(g.ToString());
@@ -125,18 +154,17 @@ TEST_P(Winograd, EveryPassIsTheDefinition) {
     }
     const std::vector<Tensor> inputs =
         g.bias ? std::vector<Tensor>{x, w, b} : std::vector<Tensor>{x, w};
-    ExpectSpreadSums(RunPass(ConvPass::kForward, g, inputs, {g.output_shape()}, tag, lanes_)[0],
+    ExpectSpreadSums(RunPass(ConvPass::kForward, g, inputs, {g.output_shape()}, tag, way_)[0],
                      g.output_shape(), y, "y");
     Recorder plain = g;
     plain.bias = false;
-    ExpectSpreadSums(
-        RunPass(ConvPass::kBackwardX, plain, {dy, w}, {g.input_shape()}, tag, lanes_)[0],
-        g.input_shape(), dx, "dx");
+    ExpectSpreadSums(RunPass(ConvPass::kBackwardX, plain, {dy, w}, {g.input_shape()}, tag, way_)[0],
+                     g.input_shape(), dx, "dx");
     const Shape weights = g.weight_shape(), channels = {g.out_channels};
     const std::vector<Shape> shapes =
         g.bias ? std::vector<Shape>{weights, channels} : std::vector<Shape>{weights};
     const std::vector<Tensor> gradients =
-        RunPass(ConvPass::kBackwardW, g, {dy, x}, shapes, tag, lanes_);
+        RunPass(ConvPass::kBackwardW, g, {dy, x}, shapes, tag, way_);
     ExpectSpreadSums(gradients[0], g.weight_shape(), dw, "dW");
     if (g.bias) test::ExpectSums(gradients[1], {g.out_channels}, db, "db");
   }
@@ -146,7 +174,8 @@ TEST_P(Winograd, EveryPassIsTheDefinition) {
 TEST_P(Winograd, SlowForwardWithAddReluAndPreparedFilter) {
   Random random(4);
   int prepared = 0;
-  for (int i = 0; i < 50; ++i) {
+  const int count = slow_ ? 15 : 50;
+  for (int i = 0; i < count; ++i) {
     auto spec = CurrentSpec<ConvSpec>();
     const LaneTag tag = random.Coin() ? LaneTag::kNhwc : blocked_;
     // Every fifth case has more tiles than a chunk.
@@ -179,7 +208,7 @@ TEST_P(Winograd, SlowForwardWithAddReluAndPreparedFilter) {
     }
 
     EXPECT_EQ(cpu::winograd::Refuses(spec, lanes_), "");
-    const PlanPtr plan = cpu::winograd::MakePlan(spec, lanes_);
+    const PlanPtr plan = way_.Plan(spec);
     prepared += plan->input_layout(1) != nullptr;
     EXPECT_TRUE(spec.constant_weights || !plan->input_layout(1));
     for (size_t k = 0; k < inputs.size(); ++k) inputs[k] = InPlanLayout(*plan, k, inputs[k]);
@@ -190,7 +219,7 @@ TEST_P(Winograd, SlowForwardWithAddReluAndPreparedFilter) {
     DefaultDevice()->Exec(spec.op(), plan, inputs, {&result, 1});
     ExpectSpreadSums(result, y_shape, y, "y");
   }
-  EXPECT_EQ(prepared > 8, dtype_ == kFloat32);
+  EXPECT_EQ(prepared > count / 6, dtype_ == kFloat32);
   EXPECT_TRUE(dtype_ == kFloat32 || prepared == 0);
 }
 
@@ -218,8 +247,7 @@ TEST_P(Winograd, ChannelsThatDoNotExistStayZero) {
   values[3] = std::numeric_limits<double>::infinity();
   const Tensor x = test::FromValues(shape, values, dtype_), w = Draw(random, g.weight_shape()),
                b = Draw(random, {lanes_ + 5});
-  const Tensor y =
-      RunPass(ConvPass::kForward, g, {x, w, b}, {g.output_shape()}, blocked_, lanes_)[0];
+  const Tensor y = RunPass(ConvPass::kForward, g, {x, w, b}, {g.output_shape()}, blocked_, way_)[0];
   const auto element = [&](int64_t at) {
     return dtype_ == kBFloat16 ? static_cast<float>(static_cast<const BFloat16*>(y.raw_data())[at])
                                : static_cast<const float*>(y.raw_data())[at];
@@ -234,8 +262,8 @@ TEST_P(Winograd, ChannelsThatDoNotExistStayZero) {
 /// More tiles than a chunk, and a partial last chunk.
 TEST_P(Winograd, ManyTilesDoNotDependOnThreads) {
   Random random(2);
-  const Recorder g =
-      ConvRecorder("Conv", {8, 32, 33, 30}, {3, 3}, {1, 1}, {1, 1}, 48, false, {1, 1}, 1);
+  const Recorder g = ConvRecorder("Conv", {slow_ ? 2 : 8, 32, 33, 30}, {3, 3}, {1, 1}, {1, 1}, 48,
+                                  false, {1, 1}, 1);
   const Tensor x = Draw(random, g.input_shape()), w = Draw(random, g.weight_shape());
   const Tensor dy = Draw(random, g.output_shape());
   const int before = NumThreads();
@@ -244,11 +272,11 @@ TEST_P(Winograd, ManyTilesDoNotDependOnThreads) {
     SetNumThreads(threads);
     std::vector<std::vector<double>> results;
     results.push_back(
-        Values(RunPass(ConvPass::kForward, g, {x, w}, {g.output_shape()}, blocked_, lanes_)[0]));
+        Values(RunPass(ConvPass::kForward, g, {x, w}, {g.output_shape()}, blocked_, way_)[0]));
     results.push_back(
-        Values(RunPass(ConvPass::kBackwardX, g, {dy, w}, {g.input_shape()}, blocked_, lanes_)[0]));
+        Values(RunPass(ConvPass::kBackwardX, g, {dy, w}, {g.input_shape()}, blocked_, way_)[0]));
     results.push_back(Values(
-        RunPass(ConvPass::kBackwardW, g, {dy, x}, {g.weight_shape()}, LaneTag::kNhwc, lanes_)[0]));
+        RunPass(ConvPass::kBackwardW, g, {dy, x}, {g.weight_shape()}, LaneTag::kNhwc, way_)[0]));
     if (first.empty()) first = results;
     EXPECT_EQ(results, first) << threads << " threads";
   }
@@ -260,11 +288,10 @@ TEST_P(Winograd, ManyTilesDoNotDependOnThreads) {
     dw.Add(wi, dys[yi] * xs[xi]);
   });
   ExpectSpreadSums(
-      RunPass(ConvPass::kForward, g, {x, w}, {g.output_shape()}, LaneTag::kNhwc, lanes_)[0],
+      RunPass(ConvPass::kForward, g, {x, w}, {g.output_shape()}, LaneTag::kNhwc, way_)[0],
       g.output_shape(), y, "y");
-  ExpectSpreadSums(
-      RunPass(ConvPass::kBackwardW, g, {dy, x}, {g.weight_shape()}, blocked_, lanes_)[0],
-      g.weight_shape(), dw, "dW");
+  ExpectSpreadSums(RunPass(ConvPass::kBackwardW, g, {dy, x}, {g.weight_shape()}, blocked_, way_)[0],
+                   g.weight_shape(), dw, "dW");
 }
 
 /// Sums that exceed the L2 cache are accumulated chunk by chunk.
@@ -278,7 +305,7 @@ TEST_P(Winograd, ManySumsDoNotDependOnThreads) {
   for (const int threads : {1, 2, 3}) {
     SetNumThreads(threads);
     results.push_back(
-        Values(RunPass(ConvPass::kBackwardW, g, {dy, x}, {g.weight_shape()}, blocked_, lanes_)[0]));
+        Values(RunPass(ConvPass::kBackwardW, g, {dy, x}, {g.weight_shape()}, blocked_, way_)[0]));
     EXPECT_EQ(results.back(), results.front()) << threads << " threads";
   }
   SetNumThreads(before);
@@ -290,6 +317,119 @@ TEST_P(Winograd, ManySumsDoNotDependOnThreads) {
     ASSERT_NEAR(results[0][i], direct[i],
                 dtype_ == kBFloat16 ? 0.02 + 0x1p-6 * std::abs(direct[i]) : 2e-2)
         << i;
+}
+
+/// AMX, or the plain model of it.
+Unit PartsUnit() { return cpu::batch_blocked::IsThere(Unit::kAmx) ? Unit::kAmx : Unit::kPlain; }
+
+/// Calls visit(pass, shape of the second argument, shape of the result).
+void ForEachPass(const Recorder& g,
+                 const std::function<void(ConvPass, const Shape&, const Shape&)>& visit) {
+  visit(ConvPass::kForward, g.weight_shape(), g.output_shape());
+  visit(ConvPass::kBackwardX, g.weight_shape(), g.input_shape());
+  visit(ConvPass::kBackwardW, g.input_shape(), g.weight_shape());
+}
+
+/// Infinities, NaN, and numbers whose products overflow or have no parts: the same results are
+/// finite as with float32 products, and the others are equal or both NaN.
+TEST(WinogradParts, TreatNumbersWithoutPartsAsFloat32Does) {
+  backend::EnsureRegistered();
+  if (VectorLanes() < 16) GTEST_SKIP() << "this CPU has no AVX-512";
+  const Recorder g =
+      ConvRecorder("Conv", {2, 160, 19, 20}, {3, 3}, {1, 1}, {1, 1}, 48, false, {1, 1}, 1);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  struct Case {
+    double special, scale;
+  };
+  for (const Case& c :
+       {Case{kInfinity, 1}, Case{std::nan(""), 1}, Case{0x1.8p126, 1}, Case{0x1p-130, 0x1p-130}}) {
+    Random random(8);
+    ForEachPass(g, [&](ConvPass pass, const Shape& second, const Shape& result) {
+      const Shape first = pass == ConvPass::kForward ? g.input_shape() : g.output_shape();
+      std::vector<double> values = Values(RandomTensor(random, first));
+      for (double& value : values) value *= c.scale;
+      values[values.size() / 3] = c.special;
+      const std::vector<Tensor> inputs = {test::FromValues(first, values, kFloat32),
+                                          RandomTensor(random, second)};
+      const auto run = [&](const Way& way) {
+        return Values(RunPass(pass, g, inputs, {result}, LaneTag::kNhwc, way)[0]);
+      };
+      const std::vector<double> plain = run({16, kFloat32}),
+                                parts = run({16, kFloat32, PartsUnit()});
+      double largest = 0;
+      for (const double value : plain)
+        if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+      for (size_t i = 0; i < plain.size(); ++i) {
+        ASSERT_EQ(std::isfinite(parts[i]), std::isfinite(plain[i])) << c.special << " " << i;
+        if (std::isnan(plain[i])) {
+          ASSERT_TRUE(std::isnan(parts[i])) << c.special << " " << i << ": " << parts[i];
+        } else if (std::isinf(plain[i])) {
+          ASSERT_EQ(parts[i], plain[i]) << c.special << " " << i;
+        } else {
+          ASSERT_NEAR(parts[i], plain[i], 1e-5 * largest) << c.special << " " << i;
+        }
+      }
+    });
+  }
+}
+
+/// The root mean square error of products of parts is no larger than that of float32 products.
+TEST(WinogradParts, AreAsExactAsFloat32) {
+  backend::EnsureRegistered();
+  if (VectorLanes() < 16) GTEST_SKIP() << "this CPU has no AVX-512";
+  for (const int64_t channels : {64, 160}) {
+    const Recorder g =
+        ConvRecorder("Conv", {1, channels, 12, 13}, {3, 3}, {1, 1}, {1, 1}, 64, false, {1, 1}, 1);
+    for (const double exponents : {0.0, 20.0}) {
+      Random random(9);
+      const auto draw = [&](const Shape& shape) {
+        std::vector<double> values(static_cast<size_t>(shape.Count()));
+        for (double& value : values)
+          value = std::ldexp(random.Real(), static_cast<int>(random.Real(-exponents, exponents)));
+        return test::FromValues(shape, values, kFloat32);
+      };
+      const Tensor x = draw(g.input_shape()), w = draw(g.weight_shape()),
+                   dy = draw(g.output_shape());
+      const std::vector<double> xs = Values(x), ws = Values(w), dys = Values(dy);
+      Sums y(g.output_shape().Count()), dx(g.input_shape().Count()), dw(g.weight_shape().Count());
+      ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) {
+        y.Add(yi, xs[xi] * ws[wi]);
+        dx.Add(xi, dys[yi] * ws[wi]);
+        dw.Add(wi, dys[yi] * xs[xi]);
+      });
+      ForEachPass(g, [&](ConvPass pass, const Shape&, const Shape& result) {
+        const bool forward = pass == ConvPass::kForward, to_x = pass == ConvPass::kBackwardX;
+        const std::vector<Tensor> inputs = {forward ? x : dy, forward || to_x ? w : x};
+        const Sums& right = forward ? y : to_x ? dx : dw;
+        const auto error = [&](const Way& way) {
+          const std::vector<double> got =
+              Values(RunPass(pass, g, inputs, {result}, LaneTag::kNhwc, way)[0]);
+          double sum = 0;
+          for (size_t i = 0; i < got.size(); ++i) sum += std::pow(got[i] - right.value[i], 2);
+          return std::sqrt(sum);
+        };
+        const double plain = error({16, kFloat32});
+        EXPECT_LE(error({16, kFloat32, PartsUnit()}), 1.02 * plain)
+            << static_cast<int>(pass) << " " << channels << " " << exponents;
+      });
+    }
+  }
+}
+
+TEST(WinogradParts, AreForManyChannels) {
+  if (!cpu::parts_product::IsOff().empty()) GTEST_SKIP() << cpu::parts_product::IsOff();
+  const auto pays = [](int64_t batch, int64_t channels, int64_t size, ConvPass pass) {
+    auto spec = CurrentSpec<ConvSpec>();
+    spec.pass = pass;
+    spec.geometry = ConvRecorder("Conv", {batch, channels, size, size}, {3, 3}, {1, 1}, {1, 1},
+                                 channels, false, {1, 1}, 1);
+    return cpu::winograd::PartsPay(spec);
+  };
+  for (const ConvPass pass : {ConvPass::kForward, ConvPass::kBackwardX, ConvPass::kBackwardW}) {
+    EXPECT_TRUE(pays(32, 256, 14, pass));
+    EXPECT_FALSE(pays(32, 64, 56, pass));
+    EXPECT_EQ(pays(32, 512, 7, pass), pass == ConvPass::kBackwardW);
+  }
 }
 
 TEST(Winograd, StrictModeLeavesItOut) {

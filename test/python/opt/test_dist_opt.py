@@ -84,7 +84,9 @@ def test_with_other_optimizers(inner, graph):
 @pytest.mark.parametrize("inner", [sgd, clipped_adam, scaled])
 def test_a_rank_audits_a_step_that_others_replay(inner, virtual):
     """Audits come when they take little of a rank's time, so not at the same calls of all ranks."""
-    run = partial(trained, world=2, virtual=virtual, steps=12, inner=inner, graph=True, dropout=True)
+    run = partial(
+        trained, world=2, virtual=virtual, steps=12, inner=inner, graph=True, dropout=True
+    )
 
     def body(rank, holder, audits):
         os.environ["SINGA_AUDIT"] = audits[rank]

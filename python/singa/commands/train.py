@@ -236,7 +236,7 @@ def train(args: argparse.Namespace) -> int:
     net.class_names = list(sets.classes)
     net.set_optimizer(make_optimizer(args, len(loader)))
     if args.class_weights:
-        net.loss = _balanced_loss(sets, args.label_smoothing)
+        vars(net)["loss"] = _balanced_loss(sets, args.label_smoothing)
     compile_network(net, args, (sets.channels, sets.size, sets.size), hardware)
     classifier = PictureClassifier(net, sets.classes, sets.for_prediction(), sets.channels)
 

@@ -65,7 +65,7 @@ def require_pillow(what: str) -> None:
 
 
 def read_picture(
-    path: File | bytes | Any, channels: int = 3, shorter_side: int | None = None
+    path: Any, channels: int = 3, shorter_side: int | None = None
 ) -> NDArray[np.uint8]:
     """Decodes a picture to uint8 (channels, H, W), values from 0 to 255.
 

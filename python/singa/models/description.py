@@ -110,7 +110,7 @@ def build(described: Mapping[str, Any]) -> model.Model:
     raise ValueError(f"unknown kind {kind!r}")
 
 
-def _described(each: Layer) -> Described:
+def _described(each: Any) -> Described:
     kind = type(each)
     name = kind.__name__
     if not isinstance(each, Layer):

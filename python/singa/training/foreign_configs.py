@@ -131,7 +131,7 @@ def check_prepared(prepared: Mapping[str, Any]) -> None:
 def check_timm(name: str, config: Mapping[str, Any]) -> None:
     """As check_transformers, for the configuration of timm's network `name`."""
     pool = "token" if name.startswith("vit") else "avg"
-    expected = {"global_pool": pool}
+    expected: dict[str, Any] = {"global_pool": pool}
     fields = {**config, **config["pretrained_cfg"]}
     arguments = {**(fields.pop("model_args", None) or {})}
     fields.pop("pretrained_cfg")

@@ -96,7 +96,7 @@ class PictureClassifier:
         except ValueError as error:
             raise ValueError(f"{error}: {os.fspath(path)} cannot classify pictures") from error
 
-    def read(self, path: File) -> NDArray[np.uint8]:
+    def read(self, path: Picture) -> NDArray[np.uint8]:
         """Decodes a picture for `predict`; see `data.read_picture`, also for errors. It may also be
         a Pillow image, or the bytes of a file."""
         return read_picture(path, self.channels)
@@ -127,8 +127,8 @@ class PictureClassifier:
         """
         integer("PictureClassifier", "top", top, 1)
         if _is_picture(pictures):
-            pictures = [pictures]  # type: ignore[list-item]
-        decoded = [self._decoded(picture) for picture in pictures]  # type: ignore[union-attr]
+            pictures = [pictures]
+        decoded = [self._decoded(picture) for picture in pictures]
         best = []
         for row in self.probabilities(decoded):
             order = np.argsort(-row, kind="stable")[:top]

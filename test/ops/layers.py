@@ -238,3 +238,10 @@ ours(
     batch_axis=1,
 )
 ours("RNN with ReLU", lambda: layer.CudnnRNN(5, rnn_mode="relu", bias=False), (2, 7, 3))
+
+same("Unflatten", ROWS, 1, (2, 2))
+same("Unflatten", IMAGE, -1, (2, -1, 1))
+ours("BatchNorm1d of rows", lambda: layer.BatchNorm1d(4), ROWS)
+ours("BatchNorm1d of signals", lambda: layer.BatchNorm1d(4), SIGNAL)
+ours("BatchNorm3d", lambda: layer.BatchNorm3d(4), VOLUME)
+ours("BatchNorm2d without weights", lambda: layer.BatchNorm2d(4, affine=False), IMAGE)

@@ -16,7 +16,7 @@ from ..tensor import Tensor
 from .base import Layer, take_room
 
 
-@spelled(affine=(True,), track_running_stats=(True,))
+@spelled(track_running_stats=(True,))
 class BatchNorm2d(Layer):
     """Batch normalisation of x (N, C, ...) over all axes except 1. Ioffe & Szegedy 2015.
 
@@ -26,6 +26,7 @@ class BatchNorm2d(Layer):
                and the networks of `singa.models` use 0.1)
     eps        added to the variance (default 1e-5)
     fix_scale  do not train the scale; it stays 1 (default False)
+    affine     False: scale and bias stay 1 and 0, and are no parameters (default True)
 
     In training, mean and variance are those of the batch, and the running statistics are updated:
     running = (1 - momentum) · running + momentum · batch. In inference the running statistics are
@@ -51,7 +52,7 @@ class BatchNorm2d(Layer):
 
     state_names: ClassVar[tuple[str, ...]] = ("running_mean", "running_var")
     transient: ClassVar[tuple[str, ...]] = ("handle",)
-    fixed_settings = ("channels",)
+    fixed_settings = ("channels", "affine")
     handle_settings = ("momentum", "eps", "fix_scale")
     scale: Tensor
     bias: Tensor
@@ -61,7 +62,12 @@ class BatchNorm2d(Layer):
     _apply: ClassVar[Callable[..., Tensor]] = staticmethod(autograd.batchnorm_2d)
 
     def __init__(
-        self, *args: Any, momentum: float = 0.9, eps: float = 1e-5, fix_scale: bool = False
+        self,
+        *args: Any,
+        momentum: float = 0.9,
+        eps: float = 1e-5,
+        fix_scale: bool = False,
+        affine: bool = True,
     ) -> None:
         super().__init__()
         if len(args) > 2:
@@ -70,6 +76,7 @@ class BatchNorm2d(Layer):
         self.momentum = args[1] if len(args) == 2 else momentum
         self.eps = eps
         self.fix_scale = fix_scale
+        self.affine: bool = bool(affine)
         self.handle: Any = None
 
     @property
@@ -93,7 +100,7 @@ class BatchNorm2d(Layer):
                 raise ValueError(f"[BatchNorm2d] eps must be finite and not negative, got {value}")
             return eps
         if name == "fix_scale" and self._initialized:
-            self.scale.requires_grad = not value
+            self.scale.requires_grad = self.affine and not value
         return value
 
     def initialize(
@@ -117,11 +124,16 @@ class BatchNorm2d(Layer):
             ("running_mean", 0.0),
             ("running_var", 1.0),
         ):
-            trained = attribute not in self.state_names
-            take_room(self, (channels,))
+            trained = self.affine and attribute not in self.state_names
+            if trained or attribute in self.state_names:  # a file has them
+                take_room(self, (channels,))
             values = Tensor((channels,), x.device, wide, requires_grad=trained, stores_grad=trained)
             setattr(self, attribute, values.set_value(value))
-        self.scale.requires_grad = not self.fix_scale
+        self.scale.requires_grad = self.affine and not self.fix_scale
+
+    def _own_tensors(self) -> list[Tensor]:
+        constant = self._initialized and not self.affine
+        return [*super()._own_tensors(), *([self.scale, self.bias] if constant else [])]
 
     def forward(
         self,
@@ -183,6 +195,42 @@ def freeze_statistics(root: Layer, pattern: str = "*", frozen: bool = True) -> N
         raise ValueError(f"[freeze_statistics] no batch norm matches {pattern!r} in {root.title}")
     for each in selected:
         each.frozen_statistics = frozen
+
+
+class BatchNorm1d(BatchNorm2d):
+    """BatchNorm2d of x (N, C) or (N, C, L), with the arguments and defaults of
+    torch.nn.BatchNorm1d.
+
+    Raises ValueError for other shapes, and values outside their range.
+
+    >>> layer.BatchNorm1d(3)(tensor.ones((2, 3))).shape
+    (2, 3)
+    """
+
+    _axes: ClassVar[tuple[int, ...]] = (2, 3)
+
+    def __init__(
+        self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True
+    ) -> None:
+        super().__init__(num_features, momentum=momentum, eps=eps, affine=affine)
+
+    def initialize(self, x: Tensor, *others: Any, **options: Any) -> None:
+        if len(x.shape) not in self._axes:
+            wanted = " or ".join(map(str, self._axes))
+            raise ValueError(f"[{self.title}] expected {wanted} axes, got {tuple(x.shape)}")
+        super().initialize(x, *others, **options)
+
+
+class BatchNorm3d(BatchNorm1d):
+    """BatchNorm2d of x (N, C, D, H, W), with the arguments and defaults of torch.nn.BatchNorm3d.
+
+    Raises ValueError for other shapes, and values outside their range.
+
+    >>> layer.BatchNorm3d(3)(tensor.ones((2, 3, 1, 2, 2))).shape
+    (2, 3, 1, 2, 2)
+    """
+
+    _axes = (5,)
 
 
 def _sync_batchnorm(handle: Any, x: Tensor, *states: Tensor, **options: Any) -> Tensor:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 
 from .. import autograd
-from ..raw.check import fraction
+from ..raw.check import fraction, integer, integers
 from ..raw.words import spelled
 from ..tensor import Tensor
 from .activation import BEHIND_NORM
@@ -115,6 +116,37 @@ class Identity(Layer):
 
     def forward(self, x: Tensor) -> Tensor:
         return x
+
+
+class Unflatten(Layer):
+    """Divides the axis `dim` into axes of the lengths `unflattened_size`, of which one may be -1.
+
+    Raises ValueError for lengths whose product is not that of the axis, and for an axis outside x.
+
+    >>> layer.Unflatten(1, (3, -1))(tensor.ones((2, 6))).shape
+    (2, 3, 2)
+    """
+
+    def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
+        super().__init__()
+        self.dim: int = integer("Unflatten", "dim", dim)
+        self.unflattened_size = integers("Unflatten", "unflattened_size", unflattened_size, -1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        shape, axes = tuple(x.shape), len(x.shape)
+        if not -axes <= self.dim < axes:
+            raise ValueError(f"[{self.title}] axis {self.dim} is outside {shape}")
+        axis = self.dim % axes
+        known = math.prod(each for each in self.unflattened_size if each != -1)
+        open_axes = self.unflattened_size.count(-1)
+        rest = shape[axis] % known if known and open_axes else shape[axis] - known
+        if rest or open_axes > 1 or (open_axes and not known):
+            raise ValueError(
+                f"[{self.title}] {shape[axis]} elements along axis {axis} of {shape} cannot be "
+                f"divided into {self.unflattened_size}"
+            )
+        sizes = tuple(shape[axis] // known if n == -1 else n for n in self.unflattened_size)
+        return autograd.reshape(x, (*shape[:axis], *sizes, *shape[axis + 1 :]))
 
 
 @spelled(start_dim=(1,), end_dim=(-1,))

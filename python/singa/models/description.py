@@ -46,6 +46,8 @@ _PLACES: dict[str, dict[str, str]] = {
     "ConvTranspose1d": _CHANNELS,
     "ConvTranspose2d": _CHANNELS,
     "ConvTranspose3d": _CHANNELS,
+    "BatchNorm1d": {"num_features": "channels"},
+    "BatchNorm3d": {"num_features": "channels"},
     "LayerNorm": _AXES,
     "RMSNorm": _AXES,
     "LayerNorm2d": {"num_channels": "shape.0"},

@@ -164,14 +164,11 @@ MODULES: dict[str, dict[str, str]] = {
     },
     "singa.layer": {
         "BCELoss": "layer.BinaryCrossEntropy()",
-        "BatchNorm1d": "layer.BatchNorm2d(momentum=0.1), which takes (N, C) and (N, C, L), too",
-        "BatchNorm3d": "layer.BatchNorm2d(momentum=0.1), which takes (N, C, D, H, W), too",
         "Dense": "layer.Linear(out_features)",
         "MaxPooling2D": "layer.MaxPool2d(kernel_size)",
         "Module": "layer.Layer, or model.Model for a network that is trained",
         "MultiheadAttention": "layer.MultiHeadAttention(embed_dim, num_heads, batch_first=False)",
         "Parameter": "a tensor with stores_grad=True in an attribute",
-        "Unflatten": "autograd.reshape(x, shape)",
     },
     "singa.tensor": {
         "arange": "autograd.arange, or tensor.from_numpy(np.arange(...))",

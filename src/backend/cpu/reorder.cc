@@ -47,7 +47,7 @@ PlanOrReason MakePreferred(const PreferredLayoutSpec& spec) {
 }  // namespace
 
 SINGA_KERNELS(cpu) {
-  opcheck::AddLayoutMaker("cpu", BlockedLayoutNamed);
+  AddLayoutMaker("cpu", BlockedLayoutNamed);
   Register<ReorderSpec>(DeviceKind::kCpu, "cpu", {.refuses = Refuses, .make = Make});
   Register<PreferredLayoutSpec>(DeviceKind::kCpu, "cpu",
                                 {.refuses = Refuses, .make = MakePreferred});

@@ -173,7 +173,7 @@ PlanOrReason MakeBackward(const LrnBackwardSpec& spec) {
 }  // namespace
 
 SINGA_KERNELS(onednn) {
-  opcheck::AddLayoutMaker("onednn", MakeNamed);
+  AddLayoutMaker("onednn", MakeNamed);
   Register<LrnForwardSpec>(DeviceKind::kCpu, "onednn", {.refuses = Refuses, .make = MakeForward});
   Register<LrnBackwardSpec>(DeviceKind::kCpu, "onednn", {.refuses = Refuses, .make = MakeBackward});
 }

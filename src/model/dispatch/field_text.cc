@@ -6,7 +6,7 @@
 #include "core/layout/blocked_layout.h"
 #include "singa/core/tensor.h"
 
-namespace singa::opcheck {
+namespace singa {
 namespace {
 
 std::map<std::string, LayoutMaker>& LayoutMakers() {
@@ -17,6 +17,8 @@ std::map<std::string, LayoutMaker>& LayoutMakers() {
 }  // namespace
 
 void AddLayoutMaker(const char* backend, LayoutMaker make) { LayoutMakers()[backend] = make; }
+
+namespace opcheck {
 
 // backend, type, shape, name: "cpu float32 (2, 16, 8, 8) nChw16c".
 std::string LayoutText(const LayoutPtr& layout) {
@@ -106,4 +108,5 @@ int64_t FieldReader::Integer(const char* name, int64_t low, int64_t high) {
   return value;
 }
 
-}  // namespace singa::opcheck
+}  // namespace opcheck
+}  // namespace singa

@@ -22,7 +22,14 @@
 #include "singa/core/shape.h"
 #include "singa/operation/recorder.h"
 
-namespace singa::opcheck {
+namespace singa {
+
+/// Makes the layout of this name, for tensors of this shape and type, or null. A backend adds one
+/// for its layouts. Shape and type come from a file.
+using LayoutMaker = LayoutPtr (*)(const std::string& name, const Shape& shape, DType dtype);
+SINGA_API void AddLayoutMaker(const char* backend, LayoutMaker make);
+
+namespace opcheck {
 
 /// "plain", or a text from which LayoutFromText makes the same layout in another process.
 std::string LayoutText(const LayoutPtr& layout);
@@ -30,10 +37,6 @@ std::string LayoutText(const LayoutPtr& layout);
 LayoutPtr LayoutFromText(const std::string& text);
 /// As LayoutFromText; none where no backend makes such a layout.
 std::optional<LayoutPtr> FindLayout(const std::string& text);
-/// Makes the layout of this name, for tensors of this shape and type, or null. A backend adds one
-/// for its layouts. Shape and type come from a file.
-using LayoutMaker = LayoutPtr (*)(const std::string& name, const Shape& shape, DType dtype);
-SINGA_API void AddLayoutMaker(const char* backend, LayoutMaker make);
 
 /// From "(2, 3)", "(5,)", "()". Raises std::invalid_argument, with the name, for other texts.
 Shape ShapeFromText(const char* name, std::string_view text);
@@ -112,4 +115,5 @@ struct PlainFields {
   void operator()(const char*, T&) {}
 };
 
-}  // namespace singa::opcheck
+}  // namespace opcheck
+}  // namespace singa

@@ -22,10 +22,9 @@ class Library final : public CudaLibrary {
   DevicePtr Open(int id) override {
     static std::once_flag registered;
     std::call_once(registered, [] {  // best first
-      opcheck::AddLayoutMaker(
-          "cudnn", [](const std::string& name, const Shape& shape, DType dtype) {
-            return name == "nhwc" ? cudnn::ChannelsLastOf(shape, dtype) : nullptr;
-          });
+      AddLayoutMaker("cudnn", [](const std::string& name, const Shape& shape, DType dtype) {
+        return name == "nhwc" ? cudnn::ChannelsLastOf(shape, dtype) : nullptr;
+      });
       RegisterBackend("cuda_libraries");
       RegisterBackend("cuda");
       RegisterBackend("cuda_alternatives");  // chosen only where measured to be faster

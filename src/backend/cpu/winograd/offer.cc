@@ -107,7 +107,7 @@ bool Pays(const ConvSpec& spec, int64_t lanes) {
 
 bool PartsPay(const ConvSpec& spec) {
   // Packing a value takes a time that its products share. In forward and for dx, all tiles share
-  // that of the filter. Measured with benchmark/winograd.py for 3 x 3.
+  // that of the filter. Measured for 3 x 3 (docs/developers/experiments.md).
   const Recorder& r = spec.geometry;
   constexpr int64_t kChannels = 128, kTiles = 512;
   if (spec.dtype != kFloat32 || VectorLanes() != 16 || !parts_product::IsOff().empty())

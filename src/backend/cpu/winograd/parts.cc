@@ -13,7 +13,6 @@
 #include "backend/cpu/parts_product/product.h"
 #include "backend/cpu/winograd/convolution.h"
 #include "backend/cpu/winograd/plan.h"
-#include "core/device/cache_size.h"
 #include "core/device/parallel.h"
 
 namespace singa::cpu::winograd {

@@ -157,6 +157,11 @@ def test_random_numbers_go_on(folder: Path, name: str) -> None:
     assert write.draws(net) == EXPECTED[folder]["checkpoints"][name]["draws"]
 
 
+#: How many losses of a restored run are still those of the version that wrote the file. Since then
+#: the random numbers of DistOpt follow from the update alone, so its dropout differs after one.
+_SAME_LOSSES = {"distopt_accumulating": 3}
+
+
 @pytest.mark.parametrize("graph", [False, True], ids=["executed", "recorded"])
 @pytest.mark.parametrize(("folder", "name"), cases("checkpoints", ranks=1))
 def test_training_goes_on(folder: Path, name: str, graph: bool) -> None:
@@ -168,7 +173,8 @@ def test_training_goes_on(folder: Path, name: str, graph: bool) -> None:
     if graph and ema is not None:  # every second loss is of inference, which folds batch norm
         check_values(found[1::2], wanted[1::2])
         found, wanted = found[::2], wanted[::2]
-    check_losses(found, wanted, folder)
+    same = _SAME_LOSSES.get(name)
+    check_losses(found[:same], wanted[:same], folder)
 
 
 @pytest.mark.parametrize(("folder", "name"), cases("checkpoints", ranks=2))

@@ -3,10 +3,9 @@
 
 
 def _values(t, dtype):
-    converted = t.AsType(dtype)
-    if converted is None:  # of a tensor without memory
+    if t.empty():
         return _numpy.empty(0, DTypeName(dtype))
-    return _numpy.array(Exporter(converted.ToHost())).reshape(-1)
+    return _numpy.array(Exporter(t.AsType(dtype).ToHost())).reshape(-1)
 
 
 def _get_value(function, dtype):

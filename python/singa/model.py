@@ -30,6 +30,7 @@ import importlib
 import inspect
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from operator import is_
@@ -98,7 +99,7 @@ class ModelMeta(layer.LayerMeta):
         @functools.wraps(func)
         def train_one_batch(self: Model, *args: Any, **kwargs: Any) -> Any:
             is_own = type(self).train_one_batch is train_one_batch  # not one called by super()
-            if is_own and self.training and not _running.step:
+            if is_own and self.training and _running.step() is None:
                 return Model.__call__(self, *args, **kwargs)
             with _mode(self.training):
                 return func(self, *args, **kwargs)
@@ -366,7 +367,8 @@ class Model(layer.Layer, metaclass=ModelMeta):
             return super().__call__(*input, **kwargs)
 
     def _train(self, *input: Any, **kwargs: Any) -> Any:
-        before, _running.step = _running.step, True
+        step = _Step()
+        before, _running.step = _running.step, weakref.ref(step)
         try:
             with self._precision():
                 return self.train_one_batch(*input, **kwargs)
@@ -980,10 +982,15 @@ class _Threads(threading.local):
         self.home = home
 
 
-class _Running(threading.local):
-    """Whether this thread is in the training step of a model."""
+class _Step:
+    """A training step, for as long as it runs: an interrupt may come at any line, also where a flag
+    would be taken back."""
 
-    step = False
+
+class _Running(threading.local):
+    """A reference to the training step of a model in which this thread is."""
+
+    step: Callable[[], _Step | None] = staticmethod(lambda: None)
 
 
 _running = _Running()

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import singa_wrap
-from ..launcher.environment import environment
+from ..launcher.environment import environment, is_launched
 from ..launcher.waits import Wait
 from ..launcher.waits import write as write_waits
 from ..tape.tensor import as_raw, wrap
@@ -21,7 +21,7 @@ from ..tape.tensor import as_raw, wrap
 _HOST = singa_wrap.DeviceKind_kCpu
 
 
-if os.environ.get("SINGA_RANK"):  # the launcher asks for the stack of a rank that hangs
+if is_launched():  # the launcher asks for the stack of a rank that hangs
     from ..launcher.processes import show_stack_on_signal
 
     show_stack_on_signal()

@@ -92,6 +92,11 @@ FOREIGN = frozenset(
 ) | {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "PMIX_RANK"}
 
 
+def is_launched() -> bool:
+    """Whether `singa launch` has started this process."""
+    return bool(os.environ.get(_SINGA.rank))
+
+
 def environment(variables: Mapping[str, str] | None = None) -> Environment:
     """The place of this process in its job.
 

@@ -180,10 +180,10 @@ class ScheduledHyperparameters:
         if current.reference is not None:
             self._say_read()
         schedule = vars(self).get(name) or getattr(self, name)
-        if type(schedule) is Constant:
-            value = float(schedule.init_value)
-        else:
-            value = float(schedule.value(self.steps if step is None else step))
+        constant = type(schedule) is Constant
+        if step is None:
+            step = 0 if constant else self.steps
+        value = float(schedule.init_value if constant else schedule.value(step))
         if not 0.0 <= value < math.inf:
             raise ValueError(f"[{type(self).__name__}] {name} is {value} at step {step}")
         return value

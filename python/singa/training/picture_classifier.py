@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,9 +126,8 @@ class PictureClassifier:
         `data.read_picture` does, ValueError for arrays of another shape.
         """
         integer("PictureClassifier", "top", top, 1)
-        if _is_picture(pictures):
-            pictures = [pictures]
-        decoded = [self._decoded(picture) for picture in pictures]
+        several = [pictures] if _is_picture(pictures) else cast("Sequence[Picture]", pictures)
+        decoded = [self._decoded(picture) for picture in several]
         best = []
         for row in self.probabilities(decoded):
             order = np.argsort(-row, kind="stable")[:top]

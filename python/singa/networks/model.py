@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from .. import model
+from ..tape.step_recording import is_recording_step
 from ..tensor import Tensor
 
 #: Attributes that hold parameters begin so, since a graph's values may have any name.
@@ -21,6 +23,17 @@ class NetworkModel(model.Model):
     def __init__(self) -> None:
         super().__init__()
         self._keys: dict[str, str] = {}  # name of a parameter or state: attribute
+
+    def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
+        if self.graph_mode and not is_recording_step():
+            inputs = self._as_tensors(inputs)
+            self._prepare(inputs)
+        return super().__call__(*inputs, **kwargs)
+
+    def _prepare(self, inputs: Sequence[Any]) -> None:
+        """Computes what the host has to know for inputs of these shapes before a step is recorded:
+        tensors of constants must outlive the step."""
+        raise NotImplementedError
 
     def _values_by_name(self) -> dict[str, Tensor]:
         """The parameters and states."""

@@ -21,7 +21,6 @@ from ..networks.tensors import as_tensor, as_value
 from ..raw import compat_mode
 from ..tape import autocast
 from ..tape.grad_mode import training
-from ..tape.step_recording import is_recording_step
 from ..tensor import Tensor
 from .data_types import NUMBERS
 from .front import ONNX
@@ -218,15 +217,7 @@ class ImportedModel(NetworkModel):
             warnings.warn(f"[onnx] {note}", stacklevel=2)
         super().set_optimizer(optimizer)
 
-    def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
-        if self.graph_mode and not is_recording_step():
-            inputs = self._as_tensors(inputs)
-            self._prepare(inputs)
-        return super().__call__(*inputs, **kwargs)
-
     def _prepare(self, inputs: Sequence[Any]) -> None:
-        """Computes what the host has to know for inputs of these shapes, before a step is
-        recorded: tensors of constants must outlive the step."""
         given = inputs[: len(self.input_names)]
         if len(given) < len(self.input_names) or not all(isinstance(x, Tensor) for x in given):
             return

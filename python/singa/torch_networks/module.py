@@ -17,7 +17,6 @@ from ..networks.model import NetworkModel
 from ..networks.network import Network
 from ..networks.tensors import as_tensor
 from ..tape.grad_mode import training
-from ..tape.step_recording import is_recording_step
 from ..tensor import Tensor
 from . import operators as _operators  # noqa: F401 - fills the table
 from .export import Exported, as_array, export, require_torch, torch_inputs
@@ -159,15 +158,7 @@ class TorchModel(NetworkModel):
             )
         return super().train_one_batch(*inputs_and_target, **options)
 
-    def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
-        if self.graph_mode and not is_recording_step():
-            inputs = self._as_tensors(inputs)
-            self._prepare(inputs)
-        return super().__call__(*inputs, **kwargs)
-
     def _prepare(self, inputs: Sequence[Any]) -> None:
-        """Computes what the host has to know for inputs of these shapes before a step is recorded:
-        tensors of constants must outlive the step."""
         exported = self._exported[self.training]
         given = inputs[: len(exported.graph.inputs)]
         if self._networks is None:

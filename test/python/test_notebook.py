@@ -119,4 +119,4 @@ def test_an_error_ends_at_the_cell(outputs):
     assert "in layer conv1 (Conv2d)" in text
     assert "left out" not in text
     assert "site-packages" not in text
-    assert "model.py" not in text
+    assert "singa/model" not in text

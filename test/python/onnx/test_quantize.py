@@ -17,6 +17,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx_files import info, network, node
 from onnx_runtime import runtime_outputs
 from singa import autograd, layer, model, tensor
+from singa.model.above import OF_ABOVE
 from singa.onnx import checking
 
 Array = np.ndarray[Any, Any]
@@ -333,7 +334,7 @@ def test_a_network_without_layers_is_refused() -> None:
 
 def test_methods_of_model_that_modules_above_implement() -> None:
     """Each is in the table, and has a function of its name there."""
-    assert model.OF_ABOVE.keys() >= {"quantize", "fit", "evaluate", "predict"}
-    for name, module in model.OF_ABOVE.items():
-        assert name in vars(model.Model)
+    assert OF_ABOVE.keys() >= {"quantize", "fit", "evaluate", "predict"}
+    for name, module in OF_ABOVE.items():
+        assert hasattr(model.Model, name)
         assert callable(getattr(importlib.import_module(module), name))

@@ -1,0 +1,29 @@
+"""Model: a layer that can be trained, saved and loaded as a whole.
+
+    class Net(model.Model):
+        def __init__(self):
+            super().__init__()
+            self.fc = layer.Linear(10)
+            self.loss = layer.SoftMaxCrossEntropy()
+
+        def forward(self, x):
+            return self.fc(x)
+
+        def train_one_batch(self, x, y):
+            out = self.forward(x)
+            loss = self.loss(out, y)
+            self.optimizer(loss)
+            return out, loss
+
+    net = Net()
+    net.set_optimizer(opt.SGD(lr=0.1))
+    net.compile([x], is_train=True)
+    out, loss = net(x, y)
+
+Calls after `net.eval()` infer: `out = net(x)`.
+"""
+
+from .base import Model, ModelMeta
+from .states import LoadedStates
+
+__all__ = ["LoadedStates", "Model", "ModelMeta"]

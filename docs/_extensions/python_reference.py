@@ -28,6 +28,7 @@ MODULES = [
 #: Classes whose members stand in base classes without a page, and where these end.
 _WITH_BASES = {
     "singa.tensor.Tensor": "Tensor",
+    "singa.layer.Layer": "object",
     "singa.model.Model": "Layer",
     "singa.opt.DistOpt": "object",
     "singa.opt.Optimizer": "object",

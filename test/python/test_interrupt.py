@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import singa
 from singa import autograd, layer, model, opt, tensor
-from singa.layer import base
 from singa.layer.names import LayerNames
+from singa.layer.observers import observers
 from singa.training import checkpoint
 
 
@@ -200,8 +200,8 @@ def test_who_was_interrupted_in_stop_watches_layers_no_longer():
 
     interrupted, other = Watcher(), Watcher()
     LayerNames.start(interrupted)
-    assert base.observers
+    assert observers
     del interrupted  # without stop()
     LayerNames.start(other)
     LayerNames.stop(other)
-    assert base.observers == []
+    assert observers == []

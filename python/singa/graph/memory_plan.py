@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..layer.base import each_once
+from ..layer.parameters import each_once
 from ..tape.tensor import Tensor
 from .step_graphs import StepGraphs
 

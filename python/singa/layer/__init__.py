@@ -19,7 +19,9 @@ _INTERNAL_MODULES = frozenset(
         "hooks",
         "late",
         "names",
+        "observers",
         "outputs",
+        "parameters",
         "place",
         "summary",
         "torch_weights",
@@ -30,8 +32,7 @@ _INTERNAL_MODULES = frozenset(
 #: What the modules define for each other.
 _INTERNAL = frozenset(
     [
-        *("Observer", "TransformerLayer", "are_watched", "each_once", "room_for", "take_room"),
-        "zeros",
+        *("TransformerLayer", "first_tensor", "room_for", "take_room", "zeros"),
     ]
 )
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:  # type checkers follow the imports
     from .cells import *
     from .containers import *
     from .conv import *
+    from .creation import *
     from .decoder import *
     from .layout import *
     from .linear import *

@@ -3,27 +3,22 @@ call."""
 
 from __future__ import annotations
 
-import fnmatch
-import functools
-import math
-import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from .. import autograd, tensor
-from ..raw import compat_mode
+from .. import tensor
 from ..tape import autocast
-from ..tape.assignment import checked, write_all
 from ..tape.autocast import master_dtype
 from ..tensor import Tensor
-from . import late
+from .creation import LayerMeta, first_tensor, take_room
 from .hooks import Hookable
+from .observers import observers
+from .parameters import Parameterized
 from .types import Typed
 
 if TYPE_CHECKING:
-    from ..files.fit import Mismatch
+    pass
 
 #: In `Layer._fits`: there is nothing to look at.
 _NO_TENSORS: Any = ()
@@ -33,120 +28,8 @@ CONTAINERS = (list, tuple, dict, deque)
 #: Types of values that hold nothing.
 _PLAIN = frozenset([int, float, bool, str, bytes, type(None)])
 
-# One thread at a time creates parameters; others wait for it.
-_initializing = threading.RLock()
 
-
-class Observer(Protocol):
-    """An object in `observers`, which is notified before and after each call of a layer."""
-
-    def enter(self, layer: Layer) -> None: ...
-    def leave(self, layer: Layer, output: Any) -> None: ...
-
-
-#: Usually empty, so that a call of a layer only tests for that.
-observers: list[Observer] = []
-
-
-def are_watched() -> bool:
-    """Whether an observer needs a call of each layer by itself. One that has a true `takes_fused`
-    does not."""
-    return any(not getattr(observer, "takes_fused", False) for observer in observers)
-
-
-class _Room(threading.local):
-    """How many elements the new parameters of this thread may have; None: any number."""
-
-    elements: int | None = None
-
-
-_room = _Room()
-
-
-@contextmanager
-def room_for(elements: int) -> Iterator[None]:
-    """Context manager: layers that create parameters with more elements in all raise ValueError.
-
-    For networks that a file describes: it has their values, so it bounds their memory.
-    """
-    before, _room.elements = _room.elements, elements
-    try:
-        yield
-    finally:
-        _room.elements = before
-
-
-def take_room(layer: Layer, shape: Sequence[int]) -> None:
-    """Notes that a layer creates a parameter or state. Raises ValueError if there is no room."""
-    if _room.elements is not None:
-        _room.elements -= math.prod(shape)
-        if _room.elements < 0:
-            raise ValueError(f"[{layer.title}] there are no values for parameters of this size")
-
-
-class LayerMeta(type):
-    """Metaclass that makes the first call of `forward` call `initialize`, with the tape off.
-
-    >>> type(layer.ReLU) is layer.LayerMeta
-    True
-    """
-
-    @staticmethod
-    def init_wrapper(func: Callable[..., None]) -> Callable[..., None]:
-        """Wraps `initialize`: no tape, no recording of the device, and a check of the arguments."""
-
-        @functools.wraps(func)
-        def initialize(self: Layer, *args: Any, **kwargs: Any) -> None:
-            first = next(iter(args or kwargs.values()), None)
-            while isinstance(first, list | tuple) and first:
-                first = first[0]
-            if args and not isinstance(first, Tensor | list | tuple):
-                raise TypeError(
-                    f"[{type(self).__name__}] initialize expects tensors, got "
-                    f"{type(first).__name__}"
-                )
-            device = first.device if isinstance(first, Tensor) else None
-            recording = device if device is not None and device.graph_enabled() else None
-            if recording is not None:
-                recording.EnableGraph(False)
-            try:
-                with autograd.no_grad():
-                    func(self, *args, **kwargs)
-            finally:
-                if recording is not None:
-                    recording.EnableGraph(True)
-            self._initialized = True
-
-        return initialize
-
-    @staticmethod
-    def forward_wrapper(func: Callable[..., Any]) -> Callable[..., Any]:
-        """Wraps `forward` so that its first call initializes the layer."""
-
-        @functools.wraps(func)
-        def forward(self: Layer, *args: Any, **kwargs: Any) -> Any:
-            if not self._initialized:
-                with _initializing:
-                    if not self._initialized:
-                        x = late.is_special(self) and _first_tensor((*args, *kwargs.values()))
-                        if isinstance(x, Tensor):
-                            late.initialize(self, x.device, *args, **kwargs)
-                        else:
-                            self.initialize(*args, **kwargs)
-                        self._initialized = True
-            return func(self, *args, **kwargs)
-
-        return forward
-
-    def __new__(mcs, name: str, bases: tuple[type, ...], attributes: dict[str, Any]) -> type:
-        if "initialize" in attributes:
-            attributes["initialize"] = LayerMeta.init_wrapper(attributes["initialize"])
-        if "forward" in attributes:
-            attributes["forward"] = LayerMeta.forward_wrapper(attributes["forward"])
-        return super().__new__(mcs, name, bases, attributes)
-
-
-class Layer(Hookable, Typed, metaclass=LayerMeta):
+class Layer(Hookable, Parameterized, Typed, metaclass=LayerMeta):
     """A function of tensors with parameters, sublayers, or both.
 
     A subclass implements `forward`, and also `initialize` if it has parameters of its own.
@@ -235,193 +118,6 @@ class Layer(Hookable, Typed, metaclass=LayerMeta):
             self._note_layer(error)
             raise
 
-    # Parameters and states.
-
-    def get_params(self) -> dict[str, Tensor]:
-        """{path: tensor} of all parameters of this layer and its sublayers, each once.
-
-        Raises ValueError if two of them have the same path, as the keys 1 and "1" of a dict give.
-
-        >>> net = layer.Sequential(layer.Linear(2), layer.ReLU())
-        >>> y = net(tensor.ones((1, 3)))
-        >>> {name: param.shape for name, param in net.get_params().items()}
-        {'0.W': (3, 2), '0.b': (2,)}
-        """
-        return each_once(self._by_path("get_params"))
-
-    def set_params(self, parameters: Mapping[str, Any], strict: bool | None = None) -> Mismatch:
-        """Copies values (tensors or arrays) to the parameters of the same names.
-
-        strict  whether each parameter needs a value, and each value a parameter (default True). A
-                parameter with several paths needs one of them.
-
-        Returns the named tuple (missing, unexpected): names of parameters that got no value, and of
-        values that were not used. With `strict` False only they tell what was left out.
-
-        Raises ValueError for a wrong shape, and if `strict` for missing and unexpected names, which
-        it lists; TypeError for values that are not numeric. Nothing is changed after an error. With
-        SINGA's behaviour (`singa.compat`) the default sets what fits, and raises ValueError if
-        nothing does.
-
-        >>> linear = layer.Linear(1, bias=False)
-        >>> y = linear(tensor.ones((1, 2)))
-        >>> linear.set_params({"W": np.array([[1.0], [2.0]])})
-        Mismatch(missing=[], unexpected=[])
-        >>> linear.W
-        Tensor([[1.],
-                [2.]], dtype=float32)
-        """
-        return self._assign("set_params", "get_params", parameters, strict)
-
-    def get_states(self) -> dict[str, Tensor]:
-        """{path: tensor} of all parameters, and of tensors that are saved but not trained, such as
-        running means. A tensor that has several paths is under each of them.
-
-        Raises ValueError as get_params does.
-
-        >>> norm = layer.BatchNorm2d()
-        >>> y = norm(tensor.ones((1, 2, 1, 1)))
-        >>> list(norm.get_states())
-        ['scale', 'bias', 'running_mean', 'running_var']
-        """
-        return self._by_path("get_states")
-
-    def set_states(self, states: Mapping[str, Any], strict: bool | None = None) -> Mismatch:
-        """As set_params, for all tensors that get_states returns.
-
-        >>> norm = layer.BatchNorm2d()
-        >>> y = norm(tensor.ones((1, 2, 1, 1)))
-        >>> norm.set_states({"running_mean": np.array([1.0, 2.0])}, strict=False).missing
-        ['scale', 'bias', 'running_var']
-        >>> norm.running_mean
-        Tensor([1., 2.], dtype=float32)
-        """
-        return self._assign("set_states", "get_states", states, strict)
-
-    def _assign(
-        self, function: str, getter: str, values: Mapping[str, Any], strict: bool | None
-    ) -> Mismatch:
-        from ..files import fit  # not loaded by a program that only computes
-
-        own = self._by_path(getter)
-        if getattr(type(self), getter) is not getattr(Layer, getter):
-            own |= getattr(self, getter)()
-        if not isinstance(values, Mapping):
-            raise TypeError(f"[{function}] expected a dict by name, got {type(values).__name__}")
-        ready, apart = checked(f"[{function}]", own, values), fit.mismatch(own, values)
-        if strict is None and compat_mode.enabled:
-            if values and not ready:
-                raise ValueError(
-                    f"[{function}] {self.title} has none of these names: {', '.join(values):.200}"
-                )
-        elif strict or strict is None:
-            fit.check(f"[{function}] the dict for {self.title}", apart)
-        write_all(f"[{function}]", own, ready)
-        return apart
-
-    def freeze(self, pattern: str | Iterable[str] | bool = "*", frozen: bool = True) -> None:
-        """Stops training of parameters, or resumes it with frozen=False. No gradient is computed
-        for frozen parameters.
-
-        pattern  which ones (default: all of this layer and its sublayers): names as get_params has
-                 them, in which * and ? match as in file names, such as "layer1.*"; or several in a
-                 list
-
-            net.freeze()                     # all
-            net.freeze(["conv1.*", "bn1.*"])
-            net.unfreeze("*.bias")           # biases train again
-            net.unfreeze()                   # so does everything
-
-        Batch norms of frozen layers still follow the batches: see `layer.freeze_statistics`.
-
-        Call it after compile() or the first call, since parameters do not exist before. Raises
-        ValueError for a pattern other than "*" that selects none, and TypeError if it is no text.
-
-        >>> net = layer.Sequential(layer.Linear(2), layer.Linear(2))
-        >>> y = net(tensor.ones((1, 3)))
-        >>> net.freeze("0.*")
-        >>> [name for name, param in net.get_params().items() if param.requires_grad]
-        ['1.W', '1.b']
-        """
-        if isinstance(pattern, bool):
-            frozen, pattern = pattern, "*"
-        patterns = [pattern] if isinstance(pattern, str) else pattern
-        if not isinstance(patterns, Iterable) or not all(isinstance(p, str) for p in patterns):
-            raise TypeError(f"[freeze] pattern must be text, or a list of texts: {pattern!r:.80}")
-        params = self._by_path("get_params")
-        selected = []
-        for each in patterns:
-            matching = [p for name, p in params.items() if fnmatch.fnmatchcase(name, each)]
-            if not matching and each != "*":
-                raise ValueError(f"[freeze] no parameter matches {each!r} in {self.title}")
-            selected += matching
-        for param in selected:
-            param.requires_grad = not frozen
-
-    def unfreeze(self, pattern: str | Iterable[str] = "*") -> None:
-        """Has parameters train again: `freeze(pattern, False)`.
-
-        >>> net = layer.Sequential(layer.Linear(2), layer.Linear(2))
-        >>> y = net(tensor.ones((1, 3)))
-        >>> net.freeze()
-        >>> net.unfreeze("*.b")
-        >>> [name for name, param in net.get_params().items() if param.requires_grad]
-        ['0.b', '1.b']
-        """
-        self.freeze(pattern, False)
-
-    def _by_path(self, function: str) -> dict[str, Tensor]:
-        """What `get_params` or `get_states` of this layer finds, under all paths."""
-        found: list[tuple[str, Tensor]] = []
-        self._collect(function, "", (id(self),), found)
-        named = dict(found)
-        if len(named) < len(found):
-            for path, value in found:
-                if named[path] is not value:
-                    raise ValueError(
-                        f"[{function}] {self.title} has two tensors of the name {path}"
-                    )
-        return named
-
-    def _collect(
-        self, function: str, prefix: str, above: tuple[int, ...], found: list[tuple[str, Tensor]]
-    ) -> None:
-        """Appends (path, tensor) of what `function` finds: own tensors first, then those of
-        sublayers.
-
-        `above` are the identities of the layers around, which an attribute may refer to.
-        """
-        members = self._members()
-        found += [(prefix + path, value) for path, value in self._params_among(members)]
-        if function == "get_states":
-            found += [(prefix + path, value) for path, value in self._own_states()]
-        for path, child in members:
-            if not isinstance(child, Layer) or id(child) in above:
-                continue
-            inside = f"{prefix}{path}{self.sep}"
-            if getattr(type(child), function) is getattr(Layer, function):
-                child._collect(function, inside, (*above, id(child)), found)
-            else:  # a script's own, which may return names such as `self.W.name`
-                full = f"{child.name}{self.sep}"
-                named = getattr(child, function)().items()
-                found += [(inside + name.removeprefix(full), value) for name, value in named]
-
-    def _params_among(
-        self, members: Sequence[tuple[str, Layer | Tensor]]
-    ) -> list[tuple[str, Tensor]]:
-        apart = self.state_names
-        return [
-            (path, value)
-            for path, value in members
-            if isinstance(value, Tensor)
-            and value.stores_grad
-            and not (apart and path.partition(self.sep)[0] in apart)
-        ]
-
-    def _own_params(self) -> list[tuple[str, Tensor]]:
-        """(path, tensor) of the parameters in the attributes of this layer."""
-        return self._params_among(self._members())
-
     def _own_states(self) -> list[tuple[str, Tensor]]:
         """(path, tensor) of what is saved but not trained."""
         return [
@@ -492,7 +188,7 @@ class Layer(Hookable, Typed, metaclass=LayerMeta):
 
     def _follow(self, inputs: Iterable[Any]) -> None:
         """Checks the type of the first input, and moves the tensors of this layer to its device."""
-        x = _first_tensor(inputs)
+        x = first_tensor(inputs)
         if x is None:
             return
         target = autocast.dtype()
@@ -708,24 +404,6 @@ class Layer(Hookable, Typed, metaclass=LayerMeta):
         count = sum(param.size() for param in self.get_params().values())
         text = f"{path} {type(self).__name__}".strip()
         return f"{text}: {count:,} parameters" if count else text, inside
-
-
-def each_once(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors, each once, under the first of its names."""
-    first: dict[int, str] = {}
-    for name, value in named.items():
-        first.setdefault(id(value), name)
-    return {name: named[name] for name in first.values()}
-
-
-def _first_tensor(inputs: Any) -> Tensor | None:
-    """The first tensor among the inputs or in lists among them."""
-    for x in inputs:
-        if isinstance(x, list | tuple):
-            x = _first_tensor(x)
-        if isinstance(x, Tensor):
-            return x
-    return None
 
 
 #: What a layer consists of.

@@ -8,23 +8,24 @@ from typing import Any
 
 from ..raw.check import integer
 from ..tensor import Tensor
-from . import base
+from .base import Layer
 from .conv import Conv1d, Conv2d, Conv3d
 from .linear import Linear
+from .observers import observers
 
 _CONVOLUTIONS = (Conv1d, Conv2d, Conv3d)
 
 
-def replace_head(root: base.Layer, num_outputs: int, run: Callable[[], Any]) -> tuple[str, ...]:
+def replace_head(root: Layer, num_outputs: int, run: Callable[[], Any]) -> tuple[str, ...]:
     """Gives the last layer with parameters that `run()` runs `num_outputs` outputs, and new initial
     values, and returns the paths of its parameters. See `Model.replace_head` for errors."""
     integer("replace_head", "num_outputs", num_outputs, 1)
     watch = _Last()
-    base.observers.append(watch)
+    observers.append(watch)
     try:
         result = run()
     finally:
-        base.observers.remove(watch)
+        observers.remove(watch)
     last = watch.layer
     if last is None:
         raise ValueError(f"[replace_head] {root.title} has no layer with parameters")
@@ -51,7 +52,7 @@ def remake(layer: Any, name: str, value: int) -> None:
     layer.initialize(Tensor(shape, old.device, old.dtype, requires_grad=False))
 
 
-def _check(root: base.Layer, last: Any, result: Any) -> None:
+def _check(root: Layer, last: Any, result: Any) -> None:
     """Raises ValueError if `last` does not make the outputs of `root`, or shares its weight."""
     convolution = isinstance(last, _CONVOLUTIONS) and last.group == 1
     count = last.nb_kernels if convolution else getattr(last, "out_features", None)
@@ -77,9 +78,9 @@ class _Last:
         self.layer: Any = None
         self._thread = threading.get_ident()
 
-    def enter(self, layer: base.Layer) -> None:
+    def enter(self, layer: Layer) -> None:
         if threading.get_ident() == self._thread and layer._own_params():
             self.layer = layer
 
-    def leave(self, layer: base.Layer, output: Any) -> None:
+    def leave(self, layer: Layer, output: Any) -> None:
         pass

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from .. import singa_wrap as _c
 from ..tape import operator as tape
-from . import base
+from .base import Layer
+from .observers import observers
 
 
 class LayerNames:
@@ -27,12 +28,12 @@ class LayerNames:
     def __init__(self) -> None:
         self._outer = threading.local()
 
-    def enter(self, layer: base.Layer) -> None:
+    def enter(self, layer: Layer) -> None:
         stack = self._outer.__dict__.setdefault("stack", [])
         stack.append(_c.CurrentLayer())
         _c.SetCurrentLayer(layer.name or type(layer).__name__)
 
-    def leave(self, layer: base.Layer, output: Any) -> None:
+    def leave(self, layer: Layer, output: Any) -> None:
         stack = self._outer.__dict__.get("stack")
         _c.SetCurrentLayer(stack.pop() if stack else "")
 
@@ -52,12 +53,12 @@ class LayerNames:
 
     @classmethod
     def _follow(cls) -> None:
-        present = _names in base.observers
+        present = _names in observers
         tape.current_layer = (_c.CurrentLayer, _c.SetCurrentLayer) if cls._users else None
         if cls._users and not present:
-            base.observers.append(_names)
+            observers.append(_names)
         elif not cls._users and present:
-            base.observers.remove(_names)
+            observers.remove(_names)
             _c.SetCurrentLayer("")
 
 

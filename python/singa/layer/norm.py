@@ -13,7 +13,8 @@ from ..raw.check import fraction, integer, integers, number
 from ..raw.words import spelled
 from ..tape.grad_mode import enable_grad, is_recording, no_grad, set_training, training
 from ..tensor import Tensor
-from .base import Layer, take_room
+from .base import Layer
+from .creation import take_room
 
 
 @spelled(track_running_stats=(True,))

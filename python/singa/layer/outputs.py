@@ -6,10 +6,11 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import base
+from .base import Layer
+from .observers import observers
 
 
-def outputs_of(root: base.Layer, names: Sequence[str], run: Callable[[], Any]) -> list[Any]:
+def outputs_of(root: Layer, names: Sequence[str], run: Callable[[], Any]) -> list[Any]:
     """The outputs of the layers of these paths while `run()` runs `root`, whose own path is "".
 
     Raises TypeError and ValueError as `Model.values` says.
@@ -25,11 +26,11 @@ def outputs_of(root: base.Layer, names: Sequence[str], run: Callable[[], Any]) -
             advice = f"; do you mean {' or '.join(close)}?" if close else ""
             raise ValueError(f"[values] {root.title} has no layer {name!r}{advice}")
     collector = _Collector([paths[name] for name in names])
-    base.observers.append(collector)
+    observers.append(collector)
     try:
         run()
     finally:
-        base.observers.remove(collector)
+        observers.remove(collector)
     for name in names:
         count = len(collector.outputs[id(paths[name])])
         if count != 1:
@@ -42,13 +43,13 @@ class _Collector:
     """An observer that keeps the outputs of some layers, by identity, in the thread that made
     it."""
 
-    def __init__(self, layers: Sequence[base.Layer]) -> None:
+    def __init__(self, layers: Sequence[Layer]) -> None:
         self.outputs: dict[int, list[Any]] = {id(each): [] for each in layers}
         self._thread = threading.get_ident()
 
-    def enter(self, layer: base.Layer) -> None:
+    def enter(self, layer: Layer) -> None:
         pass
 
-    def leave(self, layer: base.Layer, output: Any) -> None:
+    def leave(self, layer: Layer, output: Any) -> None:
         if id(layer) in self.outputs and threading.get_ident() == self._thread:
             self.outputs[id(layer)].append(output)

@@ -11,9 +11,10 @@ from ..raw.check import fraction, integer, integers
 from ..raw.words import spelled
 from ..tensor import Tensor
 from .activation import BEHIND_NORM
-from .base import Layer, are_watched
+from .base import Layer
 from .hooks import hooked_forward
 from .norm import BatchNorm2d
+from .observers import are_watched
 
 
 class Sequential(Layer):

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..tensor import Tensor
-from . import base
+from .base import Layer
+from .observers import observers
+from .parameters import each_once
 
 if TYPE_CHECKING:
     from ..drawing.table import Table
@@ -60,18 +62,18 @@ class Summary:
         return f"<Summary of {self.model}: {len(self.rows)} layers, {self.params:,} parameters>"
 
 
-def summarize(model: base.Layer, inputs: Sequence[Tensor]) -> Summary:
+def summarize(model: Layer, inputs: Sequence[Tensor]) -> Summary:
     """Runs `model` on `inputs` and collects all layers that have parameters of their own or no
     sublayers."""
     summary = Summary(type(model).__name__)
     watch = _Watch(summary)
-    base.observers.append(watch)
+    observers.append(watch)
     try:
-        base.Layer.__call__(model, *inputs)
+        Layer.__call__(model, *inputs)
     finally:
-        base.observers.remove(watch)
+        observers.remove(watch)
     params = model.get_params().values()
-    states = base.each_once(model.get_states()).values()
+    states = each_once(model.get_states()).values()
     summary.params = sum(p.size() for p in params)
     summary.trainable = sum(p.size() for p in params if p.requires_grad)
     summary.states = sum(s.size() for s in states) - summary.params
@@ -87,10 +89,10 @@ class _Watch:
         self.thread = threading.get_ident()
         self.counted: set[int] = set()
 
-    def enter(self, layer: base.Layer) -> None:
+    def enter(self, layer: Layer) -> None:
         pass
 
-    def leave(self, layer: base.Layer, output: Any) -> None:
+    def leave(self, layer: Layer, output: Any) -> None:
         params = [param for _, param in layer._own_params()]
         inner = layer.has_parts or (not params and any(True for _ in layer.sublayers()))
         if inner or threading.get_ident() != self.thread:

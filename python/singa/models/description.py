@@ -6,7 +6,7 @@
 Only networks of `models.create`, and `models.Sequential` with layers of singa, have a description.
 Layers are found by their names in `singa.layer`, and arguments are numbers and texts, so `build`
 executes nothing of a file. It bounds what a file may ask for, except for the number of parameters,
-which `singa.layer.base.room_for` bounds.
+which `singa.layer.creation.room_for` bounds.
 """
 
 from __future__ import annotations

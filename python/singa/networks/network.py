@@ -20,7 +20,7 @@ import numpy as np
 
 from .. import tensor
 from ..dtypes import DType
-from ..layer import base as layers
+from ..layer.observers import observers
 from ..tape.step_recording import is_recording_step
 from ..tape.tensor import is_computed
 from ..tensor import Tensor
@@ -236,7 +236,7 @@ class Execution:
             for step in steps:
                 node = step.node
                 arguments = [environment[name] if name else None for name in node.inputs]
-                results = self._observed(step, arguments) if layers.observers else None
+                results = self._observed(step, arguments) if observers else None
                 if results is None:
                     results = self._run(step, arguments)
                 for name, result in zip(node.outputs, results, strict=False):
@@ -261,7 +261,7 @@ class Execution:
             raise
 
     def _observed(self, step: CompiledNode, arguments: list[Any]) -> Sequence[Any]:
-        present: list[Any] = list(layers.observers)
+        present: list[Any] = list(observers)
         step.marker.parameters = [x for x in arguments if isinstance(x, Tensor) and x.stores_grad]
         for observer in present:
             observer.enter(step.marker)

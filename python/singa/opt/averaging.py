@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import singa_wrap
 from ..layer import BatchNorm2d, Layer, late
-from ..layer.base import each_once
+from ..layer.parameters import each_once
 from ..raw.check import integer, names_keywords, number
 from ..tape.assignment import Value, checked, write
 from ..tape.grad_mode import no_grad, set_training, training

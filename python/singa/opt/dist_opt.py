@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from .. import autograd, distributed, singa_wrap
 from ..distributed.ranks import abort_by
 from ..layer import late
-from ..layer.base import each_once
+from ..layer.parameters import each_once
 from ..raw.check import integer, names_keywords, number
 from ..tape.batch_statistics import BatchStatistics, collected_in
 from ..tape.step_recording import host_call, host_called, is_recording_step

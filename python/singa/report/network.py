@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..drawing.svg import GREY, Picture, shortened
-from ..layer import base
+from ..layer.base import Layer
+from ..layer.observers import observers
 from ..model import Model
 from ..tape import operator as tape
 from ..tensor import Tensor
@@ -87,12 +88,12 @@ def trace(model: Model) -> Node:
     """Runs `model` once, without training, on what compile() was given, and returns its layers.
     Raises RuntimeError before compile()."""
     watch = _Watch()
-    base.observers.append(watch)
+    observers.append(watch)
     tape.followers.append(watch.follow)
     try:
         model._infer_on_examples("plot")
     finally:
-        base.observers.remove(watch)
+        observers.remove(watch)
         tape.followers.remove(watch.follow)
     return watch.root
 
@@ -108,7 +109,7 @@ class _Watch:
         self._makers: dict[int, Node] = {}
         self._alive: list[Tensor] = []  # so that an identity stays that of one tensor
 
-    def enter(self, layer: base.Layer) -> None:
+    def enter(self, layer: Layer) -> None:
         if threading.get_ident() != self._thread:
             return
         node = Node(layer.name or "", type(layer).__name__)
@@ -122,7 +123,7 @@ class _Watch:
             self._stack[-1].parts.append(node)
         self._stack.append(node)
 
-    def leave(self, layer: base.Layer, output: Any) -> None:
+    def leave(self, layer: Layer, output: Any) -> None:
         if threading.get_ident() != self._thread:
             return
         node = self._stack.pop()

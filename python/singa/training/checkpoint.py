@@ -27,7 +27,7 @@ from ..dtypes import numpy_dtype
 from ..files.fit import UnfitStatesError, fit, say_renamed
 from ..files.state_files import Arrays, load_safetensors, save_safetensors
 from ..layer import late
-from ..layer.base import each_once
+from ..layer.parameters import each_once
 from ..opt.dist_opt import DistOpt
 from ..tape.assignment import checked
 from ..tensor import Tensor

@@ -28,7 +28,7 @@ from ..data.pictures import check_channels
 from ..data.transforms import Transform
 from ..dtypes import DType
 from ..files.state_files import Arrays, load_safetensors, save_safetensors
-from ..layer.base import room_for
+from ..layer.creation import room_for
 from ..model import Model
 from ..models.description import UndescribedError, build, describe
 from ..tensor import Tensor

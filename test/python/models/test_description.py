@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from singa import autograd, layer, model, models, tensor
-from singa.layer.base import room_for
+from singa.layer.creation import room_for
 from singa.models import description
 from singa.models.description import UndescribedError, build, describe
 

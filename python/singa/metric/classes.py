@@ -1,47 +1,27 @@
-"""Metrics of predictions.
-
-A metric adds up batches, on all ranks of a job:
-
-    accuracy, f1 = metric.Accuracy(), metric.F1(num_classes=10)
-    for x, y in loader:
-        scores = net(x)
-        accuracy.update(scores, y)
-        f1.update(scores, y)
-    print(accuracy.compute(), f1.compute())   # all ranks call compute(), and get the same numbers
-
-Predictions and targets are tensors or arrays. Predictions of classes are scores (N, C, ...), such
-as those of pixels (N, C, H, W), of which the highest counts; or class indices in the shape of the
-targets (N, ...). Targets of such scores may be one-hot, too. Other floats in the shape of the
-targets, or (N, 1, ...), are of two classes: probabilities of class 1; or any scores with a
-`threshold`, or `from_logits`. Nothing is guessed: what may mean two things raises ValueError.
-"""
+"""Metrics of classes."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from . import distributed, singa_wrap
-from .raw.check import integer, number
-from .tape.tensor import as_raw, wrap
-from .tensor import Tensor, int32, int64
-
-__all__ = [
-    "AUC",
-    "F1",
-    "R2",
-    "Accuracy",
-    "ConfusionMatrix",
-    "MeanIoU",
-    "Metric",
-    "Precision",
-    "Recall",
-    "count_top_k",
-]
-
-Array = NDArray[Any]
+from .. import singa_wrap
+from ..raw.check import integer, number
+from ..tape.tensor import as_raw
+from ..tensor import Tensor, int32, int64
+from .base import (
+    Array,
+    Metric,
+    as_array,
+    as_indices,
+    check_shapes,
+    divided,
+    is_one_hot,
+    joined,
+    total,
+    wrong_shapes,
+)
 
 
 def count_top_k(scores: Tensor, labels: Tensor, k: int = 1) -> int:
@@ -58,43 +38,6 @@ def count_top_k(scores: Tensor, labels: Tensor, k: int = 1) -> int:
     (1, 2)
     """
     return int(singa_wrap.CountTopK(scores.data, labels.data, k))
-
-
-class Metric:
-    """A number, or some, that follow from all predictions and targets.
-
-    A subclass implements `update`, which adds a batch, `compute`, and `reset`.
-
-    >>> class Largest(metric.Metric):
-    ...     def __init__(self):
-    ...         self.reset()
-    ...     def update(self, x, y):
-    ...         self.value = max(self.value, float(np.max(x)))
-    ...     def compute(self):
-    ...         return self.value
-    ...     def reset(self):
-    ...         self.value = -np.inf
-    ...
-    >>> largest = Largest()
-    >>> largest.update([1.0, 5.0], None)
-    >>> largest.compute()
-    5.0
-    """
-
-    def update(self, x: Any, y: Any) -> None:
-        """Adds predictions x for targets y."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how to add a batch")
-
-    def compute(self) -> Any:
-        """The metric of everything since `reset`, on all ranks. All ranks have to call it."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what it is")
-
-    def reset(self) -> None:
-        """Forgets what was added."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how to start again")
-
-    def _nothing(self) -> ValueError:
-        return ValueError(f"[{type(self).__name__}] there are no predictions: update() comes first")
 
 
 class _OfClasses(Metric):
@@ -120,7 +63,7 @@ class _OfClasses(Metric):
     def _read(self, x: Any, y: Any, classes: int | None = None) -> tuple[Array, Array]:
         """Scores (N, C, ...) or predicted classes (N, ...), and targets (N, ...), of which there
         are `classes`, if that is known."""
-        kind, scores, given = type(self).__name__, _array(x), _array(y)
+        kind, scores, given = type(self).__name__, as_array(x), as_array(y)
         if scores.ndim == given.ndim + 1 and scores.shape[1] == 1:
             scores = scores[:, 0]
         asks = scores.dtype.kind == "f" and scores.shape == given.shape and self.threshold is None
@@ -131,9 +74,9 @@ class _OfClasses(Metric):
                     "each is a label of its own, give a threshold"
                 )
             given = given.argmax(1)
-        targets = _indices(kind, "targets", given)
+        targets = as_indices(kind, "targets", given)
         if scores.shape != targets.shape:
-            _check_shapes(kind, scores, targets)
+            check_shapes(kind, scores, targets)
             if self.threshold is not None:
                 raise ValueError(
                     f"[{kind}] the highest score of {scores.shape} counts, whatever the threshold: "
@@ -162,7 +105,7 @@ class _OfClasses(Metric):
         were otherwise."""
         if y.ndim < 2 or y.shape[1] < 2 or not y.size:
             return False
-        found = _is_one_hot(y)
+        found = is_one_hot(y)
         if self._one_hot not in (None, found):
             raise ValueError(
                 f"[{type(self).__name__}] targets {y.shape} are one-hot in some batches and not in "
@@ -239,7 +182,7 @@ class Accuracy(_OfClasses):
         scores, targets = self._read(x, y)
         if scores.shape == targets.shape:
             if self.top_k > 1:
-                raise _wrong_shapes("Accuracy", scores, targets)
+                raise wrong_shapes("Accuracy", scores, targets)
             predictions, targets = self._kept(scores, targets)
             self._right += int(np.count_nonzero(predictions == targets))
         else:
@@ -250,7 +193,7 @@ class Accuracy(_OfClasses):
 
     def compute(self) -> float:
         """Accuracy in [0, 1]. Raises ValueError if nothing was added."""
-        right, count = _total(np.array([self._right, self._count], np.float64))
+        right, count = total(np.array([self._right, self._count], np.float64))
         if not count:
             raise self._nothing()
         return float(right / count)
@@ -307,7 +250,7 @@ class ConfusionMatrix(_OfClasses):
 
     def compute(self) -> Array:
         """The matrix, int64, of shape (num_classes, num_classes)."""
-        return _total(self._matrix.astype(np.float64)).astype(np.int64)
+        return total(self._matrix.astype(np.float64)).astype(np.int64)
 
     def reset(self) -> None:
         """Forgets what was added."""
@@ -351,8 +294,8 @@ class _Quotient(ConfusionMatrix):
         was added."""
         right, predicted, present = self._counts()
         if self.average == "micro":
-            return float(_divided(*self._quotient(right.sum(), predicted.sum(), present.sum())))
-        each = _divided(*self._quotient(right, predicted, present))
+            return float(divided(*self._quotient(right.sum(), predicted.sum(), present.sum())))
+        each = divided(*self._quotient(right, predicted, present))
         if self.average == "none":
             return each
         if self.average == "binary":
@@ -441,7 +384,7 @@ class MeanIoU(ConfusionMatrix):
         """
         right, predicted, present = self._counts()
         union = predicted + present - right
-        return np.where(union > 0, _divided(right, union), np.nan)
+        return np.where(union > 0, divided(right, union), np.nan)
 
     def compute(self) -> Any:
         """The mean, in [0, 1]. Raises ValueError if nothing was added."""
@@ -470,8 +413,8 @@ class AUC(Metric):
         Raises ValueError for another shape, for targets other than 0 and 1, for one-hot targets,
         and for NaN.
         """
-        scores, targets = _array(x).astype(np.float64), _indices("AUC", "targets", y)
-        if targets.ndim > 1 and targets.shape[1] > 1 and targets.size and _is_one_hot(targets):
+        scores, targets = as_array(x).astype(np.float64), as_indices("AUC", "targets", y)
+        if targets.ndim > 1 and targets.shape[1] > 1 and targets.size and is_one_hot(targets):
             raise ValueError(
                 f"[AUC] targets {targets.shape} are one-hot: give class numbers; or, where each is "
                 "a label of its own, scores and targets as vectors"
@@ -479,14 +422,14 @@ class AUC(Metric):
         if scores.ndim == targets.ndim + 1 and scores.shape[1:2] == (2,):
             scores = scores[:, 1] - scores[:, 0]
         if scores.shape != targets.shape:
-            raise _wrong_shapes("AUC", scores, targets)
+            raise wrong_shapes("AUC", scores, targets)
         if np.isnan(scores).any() or ((targets != 0) & (targets != 1)).any():
             raise ValueError("[AUC] scores must not be NaN, and targets 0 or 1")
         self._pairs.append(np.stack([scores.reshape(-1), targets.reshape(-1)]))
 
     def compute(self) -> float:
         """The area, in [0, 1]. Raises ValueError unless there are targets of both classes."""
-        scores, targets = _joined(np.concatenate([np.zeros((2, 0)), *self._pairs], 1))
+        scores, targets = joined(np.concatenate([np.zeros((2, 0)), *self._pairs], 1))
         positives = int(targets.sum())
         negatives = targets.size - positives
         if not positives or not negatives:
@@ -502,121 +445,3 @@ class AUC(Metric):
     def reset(self) -> None:
         """Forgets what was added."""
         self._pairs: list[Array] = []
-
-
-class R2(Metric):
-    """Coefficient of determination 1 - Σ (y - x)² / Σ (y - mean of y)², of predictions x for
-    targets y of the same shape: (N), or (N, K) with the mean over the K outputs.
-
-    An output whose targets are all equal counts as 1 if its predictions are right, otherwise 0, as
-    in scikit-learn.
-
-    >>> r2 = metric.R2()
-    >>> r2.update(np.array([2.5, 0.0, 2.0, 8.0]), np.array([3.0, -0.5, 2.0, 7.0]))
-    >>> round(r2.compute(), 4)
-    0.9486
-    """
-
-    _moments: tuple[Any, ...] | None
-
-    def __init__(self) -> None:
-        self.reset()
-
-    def update(self, x: Any, y: Any) -> None:
-        """Adds a batch. Raises ValueError for another shape, or another number of outputs."""
-        predictions, targets = _array(x).astype(np.float64), _array(y).astype(np.float64)
-        if predictions.shape != targets.shape or targets.ndim not in (1, 2):
-            raise _wrong_shapes("R2", predictions, targets)
-        predictions, targets = (a.reshape(len(a), -1) for a in (predictions, targets))
-        if len(targets):
-            mean = targets.mean(0)
-            squares = ((targets - mean) ** 2).sum(0)
-            errors = ((targets - predictions) ** 2).sum(0)
-            self._moments = _merged(self._moments, (float(len(targets)), mean, squares, errors))
-
-    def compute(self) -> float:
-        """The coefficient, at most 1. Raises ValueError if nothing was added."""
-        mine = None
-        if self._moments is not None:
-            mine = [self._moments[0], *[part.tolist() for part in self._moments[1:]]]
-        moments: tuple[Any, ...] | None = None
-        for parts in distributed.gather(mine):
-            if parts is not None:
-                moments = _merged(moments, (parts[0], *[np.array(part) for part in parts[1:]]))
-        if moments is None:
-            raise self._nothing()
-        _, _, squares, errors = moments
-        flat = np.where(errors == 0, 1.0, 0.0)
-        return float(np.where(squares > 0, 1 - _divided(errors, squares), flat).mean())
-
-    def reset(self) -> None:
-        """Forgets what was added."""
-        self._moments = None
-
-
-def _merged(a: tuple[Any, ...] | None, b: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Count, mean, squares around the mean and errors of both. Chan et al. 1983."""
-    if a is None:
-        return b
-    if a[1].shape != b[1].shape:
-        raise ValueError(f"[R2] {b[1].size} outputs after {a[1].size}")
-    count, apart = a[0] + b[0], b[1] - a[1]
-    squares = a[2] + b[2] + apart**2 * (a[0] * b[0] / count)
-    return count, a[1] + apart * (b[0] / count), squares, a[3] + b[3]
-
-
-def _array(x: Any) -> Array:
-    return x.numpy() if isinstance(x, Tensor) else np.asarray(x)
-
-
-def _wrong_shapes(kind: str, x: Array, y: Array) -> ValueError:
-    return ValueError(f"[{kind}] predictions {x.shape} do not fit targets {y.shape}")
-
-
-def _check_shapes(kind: str, x: Array, y: Array) -> None:
-    """Raises ValueError unless x are scores (N, C, ...) for targets (N, ...)."""
-    if x.ndim != y.ndim + 1 or (x.shape[0], *x.shape[2:]) != y.shape:
-        raise _wrong_shapes(kind, x, y)
-
-
-def _indices(kind: str, name: str, y: Any) -> Array:
-    """Class indices as int64. Raises ValueError for floats that are not whole numbers."""
-    array = _array(y)
-    indices = array.astype(np.int64)
-    if array.dtype.kind == "f" and (indices != array).any():
-        raise ValueError(
-            f"[{kind}] {name} must be whole numbers, or one-hot for scores (N, C, ...)"
-        )
-    return indices
-
-
-def _is_one_hot(y: Array) -> bool:
-    """Whether targets (N, C, ...) are 1 for one class of each row, and 0 for the others."""
-    return bool(((y == 0) | (y == 1)).all() and (np.count_nonzero(y, 1) == 1).all())
-
-
-def _divided(a: Array, b: Array) -> Array:
-    """a / b, and 0 where b is 0."""
-    return np.asarray(a / np.maximum(b, 1e-300) * (np.asarray(b) > 0))
-
-
-def _total(array: Array) -> Array:
-    """The sum over all ranks, in their order."""
-    if distributed.world_size() == 1:
-        return array
-    raw = as_raw(array)
-    distributed.communicator().all_reduce([raw])
-    return wrap(raw, False).numpy()
-
-
-def _joined(array: Array) -> Array:
-    """The columns of all ranks, in their order."""
-    counts = distributed.gather(array.shape[1])
-    if len(counts) == 1:
-        return array
-    padded = np.zeros((len(array), max(counts)))
-    padded[:, : array.shape[1]] = array
-    # As numbers of 32 bits, a type that all collectives move.
-    rows = distributed.communicator().all_gather(as_raw(padded.view(np.int32)))
-    each = np.ascontiguousarray(wrap(rows, False).numpy()).view(np.float64)
-    return np.concatenate([part[:, :n] for part, n in zip(each, counts, strict=True)], 1)

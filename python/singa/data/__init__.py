@@ -35,7 +35,7 @@ from .mask_folder import MaskFolder
 from .mixing import CutMix, MixUp, RandomChoice
 from .mnist import MNIST_MEAN, MNIST_STD, load_mnist
 from .pictures import BrokenPictureError, read_mask, read_picture
-from .recipe import (
+from .presets import (
     IMAGENET_MEAN,
     IMAGENET_STD,
     build_transform,

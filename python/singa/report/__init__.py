@@ -8,6 +8,6 @@
   are two of its subjects.
 - `anomaly`: the first operation with a NaN or an infinity.
 - `plan_cache`: the cache of compiled operations.
-- `step_recording`: a step for `python -m singa launch --estimate`.
+- `step_profile`: a step for `python -m singa launch --estimate`.
 - `bench`: times of whole steps of a network.
 """

@@ -19,11 +19,11 @@ import numpy as np
 from .. import device as device_module
 from .. import models
 from ..data import CenterCrop, Compose, Normalize, Resize, describe_transform
-from ..data.recipe import IMAGENET_MEAN, IMAGENET_STD
+from ..data.presets import IMAGENET_MEAN, IMAGENET_STD
 from ..files.state_files import Arrays, load_safetensors
+from ..models.foreign_configs import check_prepared, check_timm, check_transformers
+from ..models.foreign_names import huggingface_network, timm_weights
 from ..tensor import Tensor
-from .foreign_configs import check_prepared, check_timm, check_transformers
-from .foreign_names import huggingface_network, timm_weights
 from .model_file import check_transform
 from .picture_classifier import PictureClassifier
 
@@ -85,8 +85,8 @@ def load_pretrained(
 
     Raises FileNotFoundError if there is no such file; ValueError if it is damaged, of an unknown
     layout or network, if weights do not fit, for another number of names, and for a configuration
-    that says what the network is not, such as another activation: `foreign_configs` lists what
-    each architecture has.
+    that says what the network is not, such as another activation: `models.foreign_configs` lists
+    what each architecture has.
     """
     file, folder = _weights_file(Path(path))
     weights, _ = load_safetensors(file)

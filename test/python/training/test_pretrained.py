@@ -13,8 +13,8 @@ from picture_folders import coloured, write_colours
 from recorded import graphs
 from singa import models, tensor
 from singa.data import CenterCrop, Normalize, Resize
+from singa.models.foreign_names import huggingface_network, timm_weights
 from singa.training import pretrained
-from singa.training.foreign_names import huggingface_network, timm_weights
 from singa.training.picture_classifier import PictureClassifier
 from singa.training.pretrained import load_pretrained
 

@@ -127,7 +127,7 @@ def _record(options: argparse.Namespace) -> int:
     for name in (*FOREIGN, *Environment(job="-", meeting="-").variables()):
         variables.pop(name, None)
     kind = ["-m"] if options.module else []
-    command = [*interpreter(), "-m", "singa.report.step_recording", str(options.profile)]
+    command = [*interpreter(), "-m", "singa.report.step_profile", str(options.profile)]
     command += [*kind, options.script, *options.arguments]
     status = subprocess.run(command, env=variables, check=False).returncode
     return status if status >= 0 else 128 - status

@@ -3,7 +3,7 @@
 import pytest
 from singa.launcher.estimate.step_profile import Compute, Gather, Start, Wait
 from singa.report.profiling import Record
-from singa.report.step_recording import events_of
+from singa.report.step_profile import events_of
 
 
 def _record(op, start, ms, size=0, thread=1):

@@ -1,6 +1,6 @@
 """Records a training step for `python -m singa launch --estimate`.
 
-    python -m singa.report.step_recording step.json train.py --epochs 1
+    python -m singa.report.step_profile step.json train.py --epochs 1
 
 It runs a script until some steps are recorded, writes the file, and ends the script. The optimizer
 of the model becomes a `DistOpt` of one rank that makes buckets all the same.

@@ -1,6 +1,6 @@
 """Files that OPCHECK saves: one call of an operation, in the safetensors format.
 
-src/model/dispatch/replay_file.h describes their content. C++ writes the files and runs the calls.
+src/model/dispatch/opcheck/replay_file.h describes their content. C++ writes the files and runs the calls.
 They are read here, because Python has readers for safetensors and JSON.
 """
 

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "core/device/poison.h"
-#include "model/dispatch/difference.h"
 #include "model/dispatch/field_text.h"
 #include "model/dispatch/kernel.h"
-#include "model/dispatch/opcheck.h"
-#include "model/dispatch/replay_file.h"
+#include "model/dispatch/opcheck/difference.h"
+#include "model/dispatch/opcheck/opcheck.h"
+#include "model/dispatch/opcheck/replay_file.h"
 #include "singa/core/error.h"
 #include "singa/core/stats.h"
 

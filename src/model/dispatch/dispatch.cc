@@ -5,7 +5,7 @@
 #include "model/dispatch/checked_run.h"
 #include "model/dispatch/explain.h"
 #include "model/dispatch/measure.h"
-#include "model/dispatch/opcheck.h"
+#include "model/dispatch/opcheck/opcheck.h"
 #include "model/dispatch/plan_cache.h"
 #include "model/dispatch/select.h"
 #include "model/dispatch/spot/spot_check.h"

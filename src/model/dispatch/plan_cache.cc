@@ -202,28 +202,6 @@ std::atomic<bool>& CacheEnabled() {
   return enabled;
 }
 
-constexpr const char* kPreferenceNames[] = {"fastest", "limited_workspace", "no_workspace",
-                                            "autotune", "reference"};
-
-std::atomic<int>& DefaultPreference() {
-  static std::atomic<int> preference =
-      static_cast<int>(ParsePreference(EnvironmentValue("SINGA_PREFER")));
-  return preference;
-}
-
-std::atomic<bool>& Strict() {
-  static std::atomic<bool> strict = EnvironmentFlag("SINGA_STRICT");
-  return strict;
-}
-std::atomic<bool>& Tf32() {
-  static std::atomic<bool> tf32 = EnvironmentFlag("SINGA_TF32");
-  return tf32;
-}
-std::atomic<bool>& Deterministic() {
-  static std::atomic<bool> deterministic = EnvironmentFlag("SINGA_DETERMINISTIC");
-  return deterministic;
-}
-
 }  // namespace
 
 PlanPtr FindOrMakePlan(const OpSignature& signature, PlanPtr (*make)(const void*),
@@ -246,35 +224,5 @@ void DropPlansNamed(const std::string& description) { PlanCache::Get().DropNamed
 void DropPlans() { PlanCache::Get().DropAll(); }
 void EnablePlanCache(bool enable) { CacheEnabled().store(enable); }
 bool PlanCacheEnabled() { return CacheEnabled().load(std::memory_order_relaxed); }
-
-void SetPreference(Preference preference) {
-  PreferenceName(preference);  // raises for a number that is none
-  DefaultPreference().store(static_cast<int>(preference));
-}
-Preference GetPreference() {
-  return static_cast<Preference>(DefaultPreference().load(std::memory_order_relaxed));
-}
-
-void SetStrict(bool strict) { Strict().store(strict); }
-bool IsStrict() { return Strict().load(std::memory_order_relaxed); }
-void SetTf32(bool tf32) { Tf32().store(tf32); }
-bool IsTf32() { return Tf32().load(std::memory_order_relaxed); }
-void SetDeterministic(bool deterministic) { Deterministic().store(deterministic); }
-bool IsDeterministic() { return Deterministic().load(std::memory_order_relaxed); }
-
-Preference ParsePreference(const std::string& name) {
-  for (int i = 0; i < static_cast<int>(std::size(kPreferenceNames)); ++i)
-    if (name == kPreferenceNames[i]) return static_cast<Preference>(i);
-  throw std::invalid_argument(detail::Message(
-      "prefer", "'", name,
-      "' is none of fastest, limited_workspace, no_workspace, autotune, reference"));
-}
-
-const char* PreferenceName(Preference preference) {
-  const int i = static_cast<int>(preference);
-  Check(i >= 0 && i < static_cast<int>(std::size(kPreferenceNames)), "prefer",
-        "there is no preference number ", i);
-  return kPreferenceNames[i];
-}
 
 }  // namespace singa

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "core/graph/node_observer.h"
-#include "model/dispatch/difference.h"
 #include "model/dispatch/op_type.h"
-#include "model/dispatch/opcheck.h"
+#include "model/dispatch/opcheck/difference.h"
+#include "model/dispatch/opcheck/opcheck.h"
 #include "model/passes/chain_plan.h"
 
 namespace singa {

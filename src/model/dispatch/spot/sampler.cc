@@ -10,7 +10,7 @@
 #include "core/device/parallel.h"
 #include "core/layout/blocked_layout.h"
 #include "core/tensor/dtype_switch.h"
-#include "model/dispatch/difference.h"
+#include "model/dispatch/opcheck/difference.h"
 
 namespace singa::spot {
 namespace {

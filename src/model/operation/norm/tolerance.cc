@@ -7,8 +7,8 @@
 #include <limits>
 #include <vector>
 
-#include "model/dispatch/difference.h"
 #include "model/dispatch/kernel.h"
+#include "model/dispatch/opcheck/difference.h"
 #include "model/formula/activation.h"
 #include "model/operation/batchnorm/spec.h"
 #include "model/operation/conv/norm_conv_spec.h"

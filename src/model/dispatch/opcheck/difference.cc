@@ -1,4 +1,4 @@
-#include "model/dispatch/difference.h"
+#include "model/dispatch/opcheck/difference.h"
 
 #include <algorithm>
 #include <cmath>

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "model/dispatch/opcheck.h"
+#include "model/dispatch/opcheck/opcheck.h"
 
 namespace singa {
 namespace {

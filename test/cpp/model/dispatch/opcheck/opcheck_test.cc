@@ -1,6 +1,6 @@
 // OPCHECK finds, reports and counts the errors of deliberately wrong kernels.
 
-#include "model/dispatch/opcheck.h"
+#include "model/dispatch/opcheck/opcheck.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include "core/layout/blocked_layout.h"
 #include "model/dispatch/dispatch.h"
 #include "model/dispatch/field_text.h"
-#include "model/dispatch/replay_file.h"
+#include "model/dispatch/opcheck/replay_file.h"
 #include "model/operation/conv/spec.h"
 #include "model/operation/elementwise/spec.h"
 #include "model/operation/indexing/spec.h"

@@ -1,4 +1,4 @@
-#include "model/dispatch/replay_file.h"
+#include "model/dispatch/opcheck/replay_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "model/dispatch/field_text.h"
-#include "model/dispatch/opcheck.h"
+#include "model/dispatch/opcheck/opcheck.h"
 #include "singa/core/environment.h"
 #include "singa/core/error.h"
 #include "singa/core/gpu.h"

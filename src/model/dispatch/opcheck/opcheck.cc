@@ -1,4 +1,4 @@
-#include "model/dispatch/opcheck.h"
+#include "model/dispatch/opcheck/opcheck.h"
 
 #include <algorithm>
 #include <atomic>
@@ -14,7 +14,7 @@
 #include "model/dispatch/checked_run.h"
 #include "model/dispatch/kernel.h"
 #include "model/dispatch/op_type.h"
-#include "model/dispatch/replay_file.h"
+#include "model/dispatch/opcheck/replay_file.h"
 #include "model/dispatch/spot/spot_check.h"
 #include "singa/core/environment.h"
 #include "singa/core/error.h"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "model/dispatch/call_check.h"
-#include "model/dispatch/difference.h"
+#include "model/dispatch/opcheck/difference.h"
 #include "singa/core/plan.h"
 #include "singa/core/tensor.h"
 #include "singa/dispatch/opcheck.h"

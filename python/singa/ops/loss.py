@@ -61,7 +61,7 @@ class TargetLoss(_Loss):
         """The length of the first axis of x, after `forward`."""
         x = self.load()[0]
         assert x is not None
-        return x.shape()[0] if x.rank() else 1
+        return _rows(x)
 
     def forward(self, x: Raw, t: Raw | None = None) -> Raw:
         raise NotImplementedError
@@ -87,10 +87,15 @@ def _is_parameter(t: Tensor) -> bool:
     return t.requires_grad and t.stores_grad
 
 
+def _rows(x: Raw) -> int:
+    """The length of the first axis; a number is one row."""
+    return x.shape()[0] if x.rank() else 1
+
+
 def _mean_of_logs(x: Raw, least: float) -> Raw:
     """-max(log x, least) / N, for N rows."""
     logs = _c.Unary(_c.UnaryOp_kClip, _c.Unary(_c.UnaryOp_kLog, x), least, math.inf)
-    return _c.Unary(_c.UnaryOp_kMulScalar, logs, -1.0 / max(x.shape()[0], 1))
+    return _c.Unary(_c.UnaryOp_kMulScalar, logs, -1.0 / max(_rows(x), 1))
 
 
 class SoftMaxCrossEntropy(TargetLoss):
@@ -116,7 +121,7 @@ class SoftMaxCrossEntropy(TargetLoss):
         dx = _c.SoftmaxCrossEntropyBackward(slope, p, t, self.smoothing)
 
         def of_target() -> Raw:
-            share = (self.smoothing - 1.0) / max(x.shape()[0], 1)
+            share = (self.smoothing - 1.0) / max(_rows(x), 1)
             return _c.Unary(_c.UnaryOp_kMulScalar, _c.LogSoftmax(x, 1), share)
 
         return self._gradients(dx, slope, of_target)
@@ -195,7 +200,7 @@ def _shifted(x: Raw) -> tuple[Raw, Raw]:
 
 def _per_row(t: Raw, x: Raw, factor: float = 1.0) -> Raw:
     """factor · t / N, for the N rows of x."""
-    return _c.Unary(_c.UnaryOp_kMulScalar, t, factor / max(x.shape()[0], 1))
+    return _c.Unary(_c.UnaryOp_kMulScalar, t, factor / max(_rows(x), 1))
 
 
 class MeanSquareError(TargetLoss):
@@ -234,7 +239,7 @@ class RankingLoss(_Loss):
         self.save(pos, neg)
         loss = _checked(_c.RankingLossForward, pos, neg, self.M)
         if compat_mode.enabled and pos.rank():
-            self._factor = pos.size() / max(pos.shape()[0], 1)
+            self._factor = pos.size() / max(_rows(pos), 1)
             loss = _c.Unary(_c.UnaryOp_kMulScalar, loss, self._factor)
         return loss_like(loss)
 

@@ -42,6 +42,16 @@ def test_the_gradient_has_the_type_of_the_target():
         assert gradients[x].dtype == tensor.float64
 
 
+def test_the_target_of_a_single_number():
+    """-t·log x - (1 - t)·log(1 - x), whose slope in t is log(1 - x) - log x; (x - t)²."""
+    for shape in ((), (1,)):
+        x, t = parameter(np.full(shape, 0.25)), parameter(np.full(shape, 0.75))
+        gradients = dict(autograd.backward(autograd.binary_cross_entropy(x, t)))
+        np.testing.assert_allclose(gradients[t].numpy(), np.full(shape, np.log(3.0)))
+        gradients = dict(autograd.backward(autograd.mse_loss(x, t)))
+        np.testing.assert_allclose(gradients[t].numpy(), np.full(shape, 1.0))
+
+
 class Siamese(model.Model):
     """The same layer on two views of an image; the second result is the target of the first."""
 

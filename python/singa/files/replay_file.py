@@ -1,7 +1,7 @@
 """Files that OPCHECK saves: one call of an operation, in the safetensors format.
 
-src/model/dispatch/opcheck/replay_file.h describes their content. C++ writes the files and runs the calls.
-They are read here, because Python has readers for safetensors and JSON.
+src/model/dispatch/opcheck/replay_file.h describes their content. C++ writes the files and runs the
+calls. They are read here, because Python has readers for safetensors and JSON.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Merging of steps: what singa computes in one operation.
 
-A front end derives a class from `Fusion` with a table of its patterns. Only values that nothing
-else reads are left out. Identity, by which exporters give equal weights several names, is left out
-everywhere. A merged step is of the domain `MERGED`, so no pattern matches it again.
+`Fusion` is the mechanism, `patterns.py` has the patterns. A front end says which part each of its
+nodes may play in them: `part_of`. Only values that nothing else reads are left out. Identity, by
+which exporters give equal weights several names, is left out everywhere. A merged step is of the
+domain `MERGED`, so no pattern matches it again.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from .graph import Graph, ValueType, subgraphs
@@ -20,6 +21,20 @@ if TYPE_CHECKING:
 
 #: Domain of the operators of merged steps.
 MERGED = "singa"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A node as patterns see it.
+
+    kind      what it computes, such as "add"; `patterns.py` lists the kinds
+    operands  names of values; or numbers, which a call states
+    options   what the kind has besides
+    """
+
+    kind: str
+    operands: tuple[str | float, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Fusion:
@@ -37,6 +52,7 @@ class Fusion:
         self.graph, self.constants, self.make = graph, constants, make
         self.uses: Counter[str] = Counter(graph.outputs)
         self.makers: dict[str, int] = {}
+        self._parts: dict[int, Part | None] = {}
         for i, step in enumerate(steps):
             self.uses.update(name for name in step.node.inputs if name)
             for inner in subgraphs(step.node):
@@ -44,9 +60,13 @@ class Fusion:
             for name in step.node.outputs:
                 self.makers[name] = i
 
+    def part_of(self, step: CompiledNode) -> Part | None:
+        """What a node is in patterns; None if it is in none. A front end says it."""
+        raise NotImplementedError
+
     def rules(self) -> Sequence[Mapping[str, Callable[[int], bool]]]:
-        """Tables of rules, the longer patterns first: an operator, and the function that merges
-        the steps of a pattern that ends with such a step."""
+        """Tables of rules, the longer patterns first: a kind, and the function that merges the
+        steps of a pattern that ends with a step of this kind."""
         return ()
 
     def run(self) -> list[CompiledNode]:
@@ -54,27 +74,41 @@ class Fusion:
         for rule in self.rules():
             for i, step in enumerate(self.steps):
                 if step is not None and self.is_one(i, *rule):
-                    rule[step.node.op](i)
+                    rule[self.part(i).kind](i)
         return [step for step in self.steps if step is not None]
 
     # What the rules ask.
 
-    def is_one(self, i: int, *ops: str) -> bool:
-        """Whether step i is a node of the graph with one of these operators, of which one result is
-        read, and which is not evaluated on the host."""
+    def is_one(self, i: int, *kinds: str) -> bool:
+        """Whether step i is a node of the graph of one of these kinds, of which one result is read,
+        and which is not evaluated on the host."""
         step = self.steps[i]
-        if step is None or step.node.domain or step.node.op not in ops:
+        if step is None or step.node.domain or (step.reader is not None and step.reader.evaluated):
             return False
-        if step.reader is not None and step.reader.evaluated:
+        if i not in self._parts:
+            self._parts[i] = self.part_of(step)
+        part = self._parts[i]
+        if part is None or part.kind not in kinds:
             return False
-        more = any(self.uses[name] for name in step.node.outputs[1:] if name)
-        return not more
+        return not any(self.uses[name] for name in step.node.outputs[1:] if name)
 
-    def only(self, name: str, *ops: str, uses: int = 1) -> int | None:
+    def part(self, i: int) -> Part:
+        """What step i is, for which `is_one` holds."""
+        part = self._parts[i]
+        assert part is not None
+        return part
+
+    def operands(self, i: int) -> tuple[Any, ...]:
+        """The operands of step i, for which `is_one` holds."""
+        return self.part(i).operands
+
+    def only(self, value: str | float, *kinds: str, uses: int = 1) -> int | None:
         """The step that makes a value which is read `uses` times, if it is of one of these
-        operators."""
-        i = self.makers.get(name)
-        return i if i is not None and self.uses[name] == uses and self.is_one(i, *ops) else None
+        kinds."""
+        i = self.makers.get(value) if isinstance(value, str) else None
+        if i is None or self.uses[str(value)] != uses:
+            return None
+        return i if self.is_one(i, *kinds) else None
 
     def step(self, i: int) -> CompiledNode:
         """Step i, which has not been merged into a later one."""
@@ -82,20 +116,24 @@ class Fusion:
         assert step is not None
         return step
 
-    def number(self, name: str) -> float | None:
-        """A constant of one element, with no more than one axis: others add axes to results."""
-        array = self.constants.get(name)
+    def number(self, value: str | float) -> float | None:
+        """A number that a call states; or a constant of one element, with no more than one axis:
+        others add axes to results."""
+        if not isinstance(value, str):
+            return float(value)
+        array = self.constants.get(value)
         if array is None or array.size != 1 or array.ndim > 1:
             return None
         return float(array.reshape(-1)[0])
 
-    def is_known(self, name: str) -> bool:
+    def is_known(self, value: str | float) -> bool:
         """Whether a value depends on constants and shapes alone."""
-        return name in self.constants or name in self._sources[0]
+        known = not isinstance(value, str) or value in self.constants
+        return known or value in self._sources[0]
 
-    def is_given(self, name: str) -> bool:
+    def is_given(self, value: str | float) -> bool:
         """Whether a value depends on inputs, constants and shapes alone, and not on parameters."""
-        return self.is_known(name) or name in self._sources[1]
+        return self.is_known(value) or value in self._sources[1]
 
     @functools.cached_property
     def _sources(self) -> tuple[set[str], set[str]]:

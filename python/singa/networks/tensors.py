@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,3 +49,17 @@ def as_array(t: Tensor) -> NDArray[Any]:
 def same_type(x: Tensor, like: Tensor) -> Tensor:
     """x in the element type of `like`."""
     return x if x.dtype == like.dtype else autograd.cast(x, like.dtype)
+
+
+def short_number(value: float) -> float:
+    """A float of 32 bits as the number that was meant: 1e-5, not 9.99999975e-6.
+
+    It is the shortest decimal number that rounds to these 32 bits, or where that has all digits a
+    fraction that does, such as 1/6.
+    """
+    short = np.float32(value)
+    if np.isfinite(short) and len(str(short).strip("-0.").partition("e")[0]) > 7:
+        simple = Fraction(float(short)).limit_denominator(100)
+        if np.float32(float(simple)) == short:
+            return float(simple)
+    return float(str(short))

@@ -65,8 +65,7 @@ def _is(op: str, *versions: int, name: str = "", **fields: Any) -> None:
 
 
 def _hardswish(call: Call, x: str) -> None:
-    gate = GATES["HardSigmoid"][1]
-    call.node("Mul", [x, call.step("HardSigmoid", [x], **gate)])
+    call.node("Mul", [x, call.step("HardSigmoid", [x], **HARD_SWISH_GATE)])
 
 
 def _mish(call: Call, x: str) -> None:
@@ -153,12 +152,8 @@ OF_NORM = {
     row.function.__name__: row for row in FUNCTIONS.values() if row.function.__name__ in ACTIVATIONS
 }
 
-#: Activations x·gate(x), as files have them, by the operator of the gate: the function of
-#: `autograd`, and the attributes of the gate.
-GATES: dict[str, tuple[str, dict[str, float]]] = {
-    "Sigmoid": ("silu", {}),
-    "HardSigmoid": ("hardswish", {"alpha": 1.0 / 6.0, "beta": 0.5}),
-}
+#: The attributes of the HardSigmoid by which files write hard swish, x·gate(x).
+HARD_SWISH_GATE = {"alpha": 1.0 / 6.0, "beta": 0.5}
 
 _ROWS: tuple[Function | Combination, ...] = (
     *FUNCTIONS.values(),

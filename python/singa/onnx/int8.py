@@ -39,17 +39,17 @@ _BYTES = frozenset({"int8", "uint8"})
 def fuse(fusion: Fusion) -> None:
     """Merges the quantized layers and sums of a graph."""
     for i in range(len(fusion.steps)):
-        if fusion.is_one(i, "QuantizeLinear"):
+        if fusion.is_one(i, "quantize"):
             to = _parameters(fusion, i)
             name = fusion.step(i).node.inputs[0]
-            relu = fusion.only(name, "Relu")
+            relu = fusion.only(name, "relu")
             if relu is not None:
                 name = fusion.step(relu).node.inputs[0]
-            layer = fusion.only(name, "Conv", "Gemm", "MatMul", "Add")
+            layer = fusion.only(name, "conv", "gemm", "matmul", "add")
             if to is not None and layer is not None:
                 _merge(fusion, layer, [layer, *([] if relu is None else [relu]), i], to)
     for i in range(len(fusion.steps)):
-        if fusion.is_one(i, "Conv", "Gemm", "MatMul"):
+        if fusion.is_one(i, "conv", "gemm", "matmul"):
             _merge(fusion, i, [i], None)
 
 
@@ -85,7 +85,7 @@ def _parameters(fusion: Fusion, i: int) -> _Parameters | None:
 def _dequantized(fusion: Fusion, name: str) -> int | None:
     """The DequantizeLinear that makes a value, which others may read, too."""
     i = fusion.makers.get(name)
-    return i if i is not None and fusion.is_one(i, "DequantizeLinear") else None
+    return i if i is not None and fusion.is_one(i, "dequantize") else None
 
 
 def _integers(fusion: Fusion, name: str) -> _Parameters | None:
@@ -97,7 +97,7 @@ def _integers(fusion: Fusion, name: str) -> _Parameters | None:
 def _merge(fusion: Fusion, at: int, chain: Sequence[int], to: _Parameters | None) -> None:
     """Merges the layer or sum `at` with the other steps of its chain, where they fit."""
     lead = fusion.step(at)
-    relu = any(fusion.is_one(i, "Relu") for i in chain)
+    relu = any(fusion.is_one(i, "relu") for i in chain)
     make = _sum if lead.node.op == "Add" else _product
     made = make(fusion, lead.node, to, relu)
     if made is None:

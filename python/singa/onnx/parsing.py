@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ import numpy as np
 from ..networks.element_types import FLOATS, name_of
 from ..networks.errors import InvalidModelError
 from ..networks.graph import Dimension, Graph, Initializer, Node, ValueType, subgraphs
+from ..networks.tensors import short_number
 from .conforming import conform
 from .data_types import type_name
 from .external import mapped
@@ -395,20 +395,6 @@ def _mixed_types(schema: Any, node: Node) -> str:
         if kind != value.type:
             return f"inputs {j} and {i} have types {kind} and {value.type}"
     return ""
-
-
-def short_number(value: float) -> float:
-    """A float attribute, which has 32 bits, as the number that was meant: 1e-5, not 9.99999975e-6.
-
-    It is the shortest decimal number that rounds to these 32 bits, or where that has all digits a
-    fraction that does, such as 1/6.
-    """
-    short = np.float32(value)
-    if np.isfinite(short) and len(str(short).strip("-0.").partition("e")[0]) > 7:
-        simple = Fraction(float(short)).limit_denominator(100)
-        if np.float32(float(simple)) == short:
-            return float(simple)
-    return float(str(short))
 
 
 class _Undecodable(Exception):  # noqa: N818

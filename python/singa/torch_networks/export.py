@@ -16,7 +16,8 @@ import numpy as np
 
 from ..networks.errors import Problem, UnsupportedError
 from ..networks.graph import Graph, Node, ValueType
-from .front import NUMBERS, Value, is_of_numbers
+from .arguments import Value
+from .front import NUMBERS, is_of_numbers
 from .operators import registry
 
 #: The oldest version that has been tried.

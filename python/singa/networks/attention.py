@@ -1,9 +1,9 @@
 """Scaled dot-product attention, written as products and a softmax, as one operation.
 
-    MatMul(q · scale, Transpose(k) · scale')
-    → masks: Where(mask, ·, -inf) and Add of a mask, between two Reshapes where it repeats along the
+    matmul(q · scale, permute(k) · scale')
+    → masks: where(mask, ·, -inf) and add of a mask, between two reshapes where it repeats along the
       batch: the first one splits the batch into (repetitions, masks)
-    → Softmax along the last axis → MatMul(·, v)
+    → softmax along the last axis → matmul(·, v)
 
 So PyTorch's exporters write it, and singa's own, which adds nodes that make the result of a query
 without keys zero. One operation needs no memory for the scores. Shapes, scales and masks are known
@@ -21,13 +21,13 @@ import numpy as np
 
 from .. import autograd
 from ..tensor import Tensor
-from .parsing import short_number
+from .tensors import short_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..networks.fusion import Fusion
-    from ..networks.network import Execution
+    from .fusion import Fusion
+    from .network import Execution
 
     Array = NDArray[Any]
 
@@ -42,8 +42,8 @@ _MOST_MASKS = 3
 class _Mask:
     """A mask, by the name of its value.
 
-    by_where  True for Where, whose mask is bool, False for Add
-    shapes    of the two Reshapes around it, the first one's first; empty where there are none
+    by_where  True for where, whose mask is bool, False for add
+    shapes    of the two reshapes around it, the first one's first; empty where there are none
     """
 
     by_where: bool
@@ -62,8 +62,8 @@ class _Found:
     q: str = ""
     k: str = ""  # transposed
     v: str = ""
-    multiplied: list[str] = field(default_factory=list)
-    divided: list[str] = field(default_factory=list)
+    multiplied: list[str | float] = field(default_factory=list)
+    divided: list[str | float] = field(default_factory=list)
     masks: list[_Mask] = field(default_factory=list)
     guarded: bool = False
     steps: list[int] = field(default_factory=list)
@@ -71,7 +71,8 @@ class _Found:
     def names(self) -> list[str]:
         """The inputs of the operation."""
         masks = [name for mask in self.masks for name in (mask.name, *mask.shapes)]
-        return [self.q, self.k, self.v, *self.multiplied, *self.divided, *masks]
+        factors = [f for f in (*self.multiplied, *self.divided) if isinstance(f, str)]
+        return [self.q, self.k, self.v, *factors, *masks]
 
 
 def fuse(fusion: Fusion, last: int) -> bool:
@@ -96,29 +97,28 @@ def fuse(fusion: Fusion, last: int) -> bool:
 
 def _match(fusion: Fusion, last: int) -> _Found | None:
     found = _Found()
-    weights, found.v = fusion.step(last).node.inputs
+    weights, found.v = fusion.operands(last)
     hidden = least = ""
-    where = fusion.only(weights, "Where")
+    where = fusion.only(weights, "where")
     if where is not None:
-        hidden, zero, weights = fusion.step(where).node.inputs
+        hidden, zero, weights = fusion.operands(where)
         if fusion.number(zero) != 0:
             return None
         found.steps.append(where)
-    softmax = fusion.only(weights, "Softmax")
+    softmax = fusion.only(weights, "softmax")
     if softmax is None:
         return None
-    node = fusion.step(softmax).node
-    if node.attributes.get("axis", -1 if node.version >= 13 else 1) not in (-1, 3):
+    if fusion.part(softmax).options["axis"] not in (-1, 3):
         return None
     found.steps.append(softmax)
-    scores, uses = node.inputs[0], 1
+    scores, uses = fusion.operands(softmax)[0], 1
     if hidden:
-        where = fusion.only(scores, "Where")
-        less = fusion.only(hidden, "Less", uses=2)
+        where = fusion.only(scores, "where")
+        less = fusion.only(hidden, "less", uses=2)
         if where is None or less is None:
             return None
-        condition, least, scores = fusion.step(where).node.inputs
-        if condition != hidden or fusion.step(less).node.inputs != (scores, least):
+        condition, least, scores = fusion.operands(where)
+        if condition != hidden or fusion.operands(less) != (scores, least):
             return None
         if fusion.number(least) not in [float(np.finfo(t).min) for t in (np.float32, np.float64)]:
             return None
@@ -127,34 +127,35 @@ def _match(fusion: Fusion, last: int) -> _Found | None:
     product = _masked(fusion, scores, uses, found, _MOST_MASKS)
     if product is None:
         return None
-    q, k = fusion.step(product).node.inputs
+    q, k = fusion.operands(product)
     found.q, found.k = _unscaled(fusion, q, found), _unscaled(fusion, k, found)
     maker = fusion.makers.get(found.k)
-    return found if maker is not None and fusion.is_one(maker, "Transpose") else None
+    return found if maker is not None and fusion.is_one(maker, "permute") else None
 
 
 def _masked(fusion: Fusion, scores: str, uses: int, found: _Found, more: int) -> int | None:
     """The product behind at most `more` masks; None if there is something else. Notes masks and
     steps."""
-    at = fusion.only(scores, "MatMul", "Where", "Add", "Reshape", uses=uses)
-    if at is None or (not more and not fusion.is_one(at, "MatMul")):
+    at = fusion.only(scores, "matmul", "where", "add", "reshape", uses=uses)
+    if at is None or (not more and not fusion.is_one(at, "matmul")):
         return None
     before = len(found.steps)
     found.steps.append(at)
-    if fusion.is_one(at, "MatMul"):
+    if fusion.is_one(at, "matmul"):
         return at
     together = ""
-    if fusion.is_one(at, "Reshape"):
-        scores, together = fusion.step(at).node.inputs
-        at = fusion.only(scores, "Where", "Add")
+    if fusion.is_one(at, "reshape"):
+        scores, *lengths = fusion.operands(at)
+        together = lengths[0] if len(lengths) == 1 else ""
+        at = fusion.only(scores, "where", "add") if together else None
         found.steps += [] if at is None else [at]
     for mask, inner in [] if at is None else _mask_choices(fusion, at, found.guarded):
         kept = len(found.steps)
         if together:
-            reshape = fusion.only(inner, "Reshape")
-            if reshape is None:
+            reshape = fusion.only(inner, "reshape")
+            if reshape is None or len(fusion.operands(reshape)) != 2:
                 continue
-            inner, apart = fusion.step(reshape).node.inputs
+            inner, apart = fusion.operands(reshape)
             found.steps.append(reshape)
             mask = replace(mask, shapes=(apart, together))
         product = _masked(fusion, inner, 1, found, more - 1)
@@ -168,9 +169,8 @@ def _masked(fusion: Fusion, scores: str, uses: int, found: _Found, more: int) ->
 
 def _mask_choices(fusion: Fusion, at: int, guarded: bool) -> list[tuple[_Mask, str]]:
     """The mask that step `at` may apply, and the scores that it is applied to."""
-    node = fusion.step(at).node
-    inputs = node.inputs
-    if node.op == "Where":
+    inputs = fusion.operands(at)
+    if fusion.is_one(at, "where"):
         hides = fusion.number(inputs[2]) == -math.inf
         return [(_Mask(True, inputs[0]), inputs[1])] if hides else []
     # A mask that is computed may hide all keys of a query, which then is NaN without the guard.
@@ -183,11 +183,11 @@ def _mask_choices(fusion: Fusion, at: int, guarded: bool) -> list[tuple[_Mask, s
 
 def _unscaled(fusion: Fusion, x: str, found: _Found) -> str:
     """x without the factor that a step applies to it."""
-    at = fusion.only(x, "Mul", "Div")
+    at = fusion.only(x, "mul", "div")
     if at is None:
         return x
-    a, b = fusion.step(at).node.inputs
-    division = fusion.step(at).node.op == "Div"
+    a, b = fusion.operands(at)
+    division = fusion.is_one(at, "div")
     for inner, factor in ((a, b), (b, a)):
         if fusion.is_known(factor) and not (division and factor == a):
             (found.divided if division else found.multiplied).append(factor)
@@ -227,9 +227,10 @@ class _Attention:
         fits = fits and tuple(v.shape[:3]) == (batch, heads, keys)
         if not fits or not q.dtype == k.dtype == v.dtype or not keys:
             return None
-        factors = len(self.found.multiplied) + len(self.found.divided)
-        values = iter(others[factors:])
-        scale = self._scale(others[:factors], width)
+        values = iter(others)
+        named = (*self.found.multiplied, *self.found.divided)
+        factors = [next(values) if isinstance(f, str) else np.array(f) for f in named]
+        scale = self._scale(factors, width)
         if scale is None:
             return None
         options: dict[str, Any] = {"scale": None if scale == 0 else scale, "mask": None}

@@ -10,13 +10,10 @@ import functools
 import operator
 from collections.abc import Callable, Sequence
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from . import ops
 from . import singa_wrap as _c
-from .device import named_or_default
 from .dtypes import (
     DType,
     as_dtype,
@@ -34,16 +31,23 @@ from .ops.contraction import einsum, tensordot
 from .ops.conversion import promoted
 from .ops.types import result_type
 from .raw import compat_mode, tracebacks, words
-from .raw.arrays import as_shape, narrowed
-from .raw.check import integer
+from .raw.arrays import as_shape
 from .tape.arguments import names_arguments
+from .tape.copies import contiguous, copy_data_to_from, copy_from_numpy, to_host, to_numpy
+from .tape.creation import (
+    from_dlpack,
+    from_numpy,
+    from_raw_tensor,
+    from_raw_tensors,
+    ones,
+    ones_like,
+    random,
+    zeros,
+    zeros_like,
+)
 from .tape.operator import apply
-from .tape.tensor import Tensor, as_raw, flattened, read_followers, wrap
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from .singa_wrap import Device
+from .tape.reading import read_followers
+from .tape.tensor import Tensor
 
 words.answers(Tensor, words.TENSORS)
 tracebacks.install()  # every program that computes imports this module
@@ -121,126 +125,10 @@ __all__ = [
     "zeros_like",
 ]
 
-# Creation.
-
-
-def from_raw_tensor(t: _c.Tensor) -> Tensor:
-    """Wraps a raw tensor (`singa_wrap.Tensor`) without a copy.
-
-    >>> raw = tensor.ones((2,)).data
-    >>> tensor.from_raw_tensor(raw)
-    Tensor([1., 1.], dtype=float32)
-    """
-    return Tensor(data=t)
-
-
-def from_raw_tensors(tt: Sequence[_c.Tensor]) -> list[Tensor]:
-    """Wraps each raw tensor without a copy.
-
-    >>> raw = tensor.ones((2,)).data
-    >>> tensor.from_raw_tensors([raw, raw])
-    [Tensor([1., 1.], dtype=float32), Tensor([1., 1.], dtype=float32)]
-    """
-    return [from_raw_tensor(t) for t in tt]
-
 
 def _call_singa_func(_singa_func: Callable[..., _c.Tensor], *args: Any) -> Tensor:
     """Calls a function of singa_wrap and wraps its result."""
     return from_raw_tensor(_singa_func(*args))
-
-
-def from_numpy(np_array: NDArray[Any], dev: Device | None = None, dtype: object = None) -> Tensor:
-    """Copies an array to a tensor on `dev` (default: the default device).
-
-    Without `dtype`, float64 becomes float32, and integers other than int8 and uint8 become int32,
-    as in SINGA. Raises ValueError if a value does not fit the type, TypeError for element types
-    that singa does not have.
-
-    >>> tensor.from_numpy(np.array([1.0, 2.0]))
-    Tensor([1., 2.], dtype=float32)
-    >>> tensor.from_numpy(np.array([1, 2])).dtype
-    singa.int32
-    >>> tensor.from_numpy(np.array([1.0, 2.0]), dtype="float64").dtype
-    singa.float64
-    """
-    array = np.asarray(np_array)
-    if dtype is None:
-        return Tensor(data=as_raw(narrowed(array), device=dev))
-    return Tensor(data=as_raw(array, as_dtype(dtype), dev))
-
-
-def from_dlpack(t: Any, device: Device | None = None, copy: bool | None = None) -> Tensor:
-    """A tensor that shares memory with a CPU tensor of another library (PyTorch, NumPy, ...).
-
-    `t` is a DLPack capsule, or an object with `__dlpack__`. With `copy=True` the tensor has memory
-    of its own; so it has on a `device` other than the CPU. Raises TypeError for element types that
-    singa does not have, ValueError if `copy` is False and the device needs a copy.
-
-    >>> array = np.zeros(3, np.float32)
-    >>> t = tensor.from_dlpack(array)
-    >>> array[0] = 5
-    >>> t
-    Tensor([5., 0., 0.], dtype=float32)
-    """
-    raw = _c.from_dlpack(t.__dlpack__() if hasattr(t, "__dlpack__") else t)
-    moved = raw if device is None else raw.ToDevice(device)
-    if copy is False and not moved.SharesMemory(raw):
-        raise ValueError("[from_dlpack] another device needs a copy, but copy is False")
-    return wrap(raw.Clone() if copy and moved.SharesMemory(raw) else moved, True)
-
-
-def zeros(shape: Sequence[int], device: Device | None = None, dtype: object = float32) -> Tensor:
-    """A tensor of zeros.
-
-    Raises ValueError for a negative length, TypeError for an unknown type.
-
-    >>> tensor.zeros((2, 3))
-    Tensor([[0., 0., 0.],
-            [0., 0., 0.]], dtype=float32)
-    """
-    return Tensor(shape, device, as_dtype(dtype))
-
-
-def ones(shape: Sequence[int], device: Device | None = None, dtype: object = float32) -> Tensor:
-    """A tensor of ones.
-
-    Raises ValueError for a negative length, TypeError for an unknown type.
-
-    >>> tensor.ones((2,), dtype="int32")
-    Tensor([1, 1], dtype=int32)
-    """
-    device = named_or_default(device)
-    return Tensor(data=_c.Full(as_shape(shape), 1.0, device, int(as_dtype(dtype))))
-
-
-def random(shape: Sequence[int], device: Device | None = None, dtype: object = float32) -> Tensor:
-    """Random numbers, uniform in [0, 1), from the generator of the device.
-
-    Raises ValueError for a negative length, TypeError for a type that is not a float.
-
-    >>> x = tensor.random((2, 3))
-    >>> x.shape, bool((x < 1).all())
-    ((2, 3), True)
-    """
-    return Tensor(shape, device, as_dtype(dtype)).uniform(0.0, 1.0)
-
-
-def zeros_like(t: Tensor) -> Tensor:
-    """Zeros with the shape, type and device of `t`.
-
-    >>> tensor.zeros_like(tensor.ones((2,)))
-    Tensor([0., 0.], dtype=float32)
-    """
-    return Tensor(t.shape, t.device, t.dtype)
-
-
-def ones_like(t: Tensor) -> Tensor:
-    """Ones with the shape, type and device of `t`.
-
-    >>> tensor.ones_like(tensor.zeros((2,)))
-    Tensor([1., 1.], dtype=float32)
-    """
-    return ones(t.shape, t.device, t.dtype)
 
 
 # Sizes.
@@ -264,75 +152,6 @@ def sizeof(dtype: object) -> int:
     8
     """
     return _c.SizeOf(int(as_dtype(dtype)))
-
-
-# To the host, and copies.
-
-
-def to_host(t: Tensor) -> Tensor:
-    """`t` on the CPU; a copy only if it is on another device.
-
-    >>> tensor.to_host(tensor.ones((2,)))
-    Tensor([1., 1.], dtype=float32)
-    """
-    return wrap(t.data.ToHost(), t.requires_grad)
-
-
-def to_numpy(t: Tensor) -> NDArray[Any]:
-    """Copies a tensor to an array; bfloat16 becomes float32.
-
-    >>> tensor.to_numpy(tensor.ones((2,)))
-    array([1., 1.], dtype=float32)
-    """
-    return t.numpy()
-
-
-def copy_from_numpy(data: _c.Tensor | Tensor, np_array: NDArray[Any]) -> None:
-    """Copies the elements of an array to `data` in row-major order.
-
-    Sizes must be equal, shapes may differ. Raises ValueError for another size.
-
-    >>> x = tensor.zeros((2,))
-    >>> tensor.copy_from_numpy(x, np.array([1.0, 2.0], np.float32))
-    >>> x
-    Tensor([1., 2.], dtype=float32)
-    """
-    (data if isinstance(data, Tensor) else from_raw_tensor(data)).copy_from_numpy(np_array)
-
-
-def copy_data_to_from(
-    dst: Tensor, src: Tensor, size: int, dst_offset: int = 0, src_offset: int = 0
-) -> None:
-    """Copies `size` elements from `src` to `dst`, starting at the offsets.
-
-    Both tensors are treated as flattened in row-major order, and all numbers are in elements.
-    Raises ValueError if the range lies outside one of the tensors.
-
-    >>> x = tensor.zeros((4,))
-    >>> tensor.copy_data_to_from(x, tensor.Tensor(data=[1.0, 2.0, 3.0]), 2, dst_offset=1)
-    >>> x
-    Tensor([0., 1., 2., 0.], dtype=float32)
-    """
-    for name, value in (("size", size), ("dst_offset", dst_offset), ("src_offset", src_offset)):
-        integer("copy_data_to_from", name, value)
-    for what, t, offset in (("dst", dst, dst_offset), ("src", src, src_offset)):
-        if size < 0 or offset < 0 or offset + size > t.size():
-            raise ValueError(
-                f"[copy_data_to_from] {size} elements at offset {offset} of {what}, which has "
-                f"{t.size()}"
-            )
-    source = src.data.Reshape((-1,)).SliceAxis(0, src_offset, src_offset + size)
-    flattened(dst, "copy_data_to_from").SliceAxis(0, dst_offset, dst_offset + size).CopyFrom(source)
-
-
-def contiguous(tensor: Tensor) -> Tensor:
-    """`tensor` if its elements lie in row-major order, otherwise a copy in that order.
-
-    >>> x = tensor.zeros((2, 3)).transpose()
-    >>> tensor.contiguous(x).is_transpose()
-    False
-    """
-    return tensor.contiguous()
 
 
 # Shape.

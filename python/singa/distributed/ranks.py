@@ -16,7 +16,8 @@ from .. import singa_wrap
 from ..launcher.environment import environment, is_launched
 from ..launcher.waits import Wait
 from ..launcher.waits import write as write_waits
-from ..tape.tensor import as_raw, wrap
+from ..tape.elements import as_raw
+from ..tape.tensor import wrap
 
 _HOST = singa_wrap.DeviceKind_kCpu
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import singa_wrap
 from ..raw.check import integer, number
-from ..tape.tensor import as_raw
+from ..tape.elements import as_raw
 from ..tensor import Tensor, int32, int64
 from .base import (
     Array,

@@ -15,7 +15,7 @@ from .. import autograd
 from .. import singa_wrap as _c
 from ..layer.names import LayerNames
 from ..tape import operator as tape
-from ..tape import tensor as tensors
+from ..tape import reading
 from ..tape.grad_mode import training
 from ..tape.operator import Operator
 from ..tensor import Tensor
@@ -159,14 +159,14 @@ class Trace:
         autograd.training = False
         LayerNames.start(self)
         tape.followers.append(self._follow)
-        tensors.read_followers.append(self._note_read)
+        reading.read_followers.append(self._note_read)
         traces.append(self)
         try:
             with autograd.no_grad():
                 result = forward(*self.inputs)
         finally:
             traces.remove(self)
-            tensors.read_followers.remove(self._note_read)
+            reading.read_followers.remove(self._note_read)
             tape.followers.remove(self._follow)
             LayerNames.stop(self)
             autograd.training = before

@@ -10,8 +10,9 @@ import numpy as np
 from .. import singa_wrap as _c
 from ..raw.arrays import full
 from ..raw.check import integer, integers
+from ..tape.elements import as_raw
 from ..tape.operator import Operator
-from ..tape.tensor import Tensor, as_raw, wrap
+from ..tape.tensor import Tensor, wrap
 from .types import type_beside
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from .. import singa_wrap as _c
 from ..dtypes import as_dtype
 from ..raw import compat_mode
 from ..raw.check import integer, number
-from ..tape.tensor import Tensor, as_raw
+from ..tape.elements import as_raw
+from ..tape.tensor import Tensor
 from .base import BuiltinOperator, Constant, indices_of, integers_of, numbers_of, tensor_of
 from .conversion import Promoting
 

@@ -13,8 +13,9 @@ from ..dtypes import is_float
 from ..raw import compat_mode
 from ..raw.arrays import fill
 from ..raw.indexing import bounds, is_mask, keeping_axes, normalize, view
+from ..tape.elements import as_raw
 from ..tape.operator import apply
-from ..tape.tensor import Tensor, as_raw, is_computed
+from ..tape.tensor import Tensor, is_computed
 from .indexing import Gather
 from .movement import Index, Slice
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from .. import singa_wrap as _c
 from ..raw import compat_mode
 from ..raw.check import InvalidInputError, fraction, number
-from ..tape.tensor import Tensor, as_raw, is_computed
+from ..tape.elements import as_raw
+from ..tape.tensor import Tensor, is_computed
 from .base import BuiltinOperator, loss_like
 
 if TYPE_CHECKING:

@@ -28,8 +28,9 @@ from ..dtypes import (
 )
 from ..raw import arrays, compat_mode
 from ..raw.check import integer
+from ..tape.elements import as_raw
 from ..tape.operator import apply
-from ..tape.tensor import Tensor, as_raw, install, wrap
+from ..tape.tensor import Tensor, install, wrap
 from . import elementwise
 from .arithmetic import clip, pow
 from .conversion import Cast, converted

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
 from ..tape import batch_statistics
+from ..tape.elements import as_raw
 from ..tape.grad_mode import training as is_training
-from ..tape.tensor import Tensor, as_raw
+from ..tape.tensor import Tensor
 from .base import BuiltinOperator
 
 if TYPE_CHECKING:

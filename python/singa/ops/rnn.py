@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
 from ..device import create_cpu_device
+from ..tape.elements import as_raw
 from ..tape.step_recording import is_recording_step
-from ..tape.tensor import Tensor, as_raw
+from ..tape.tensor import Tensor
 from .base import BuiltinOperator, indices_of
 from .conversion import autocast_operands
 

@@ -10,7 +10,8 @@ import numpy as np
 from .. import singa_wrap as _c
 from ..dtypes import bool_, float64, int64, is_float
 from ..raw.check import integer
-from ..tape.tensor import Tensor, as_raw, wrap
+from ..tape.elements import as_raw
+from ..tape.tensor import Tensor, wrap
 from .arithmetic import _and, _or, clip, equal, less, less_equal, not_equal
 from .base import tensor_of
 from .conversion import cast, converted

@@ -14,9 +14,10 @@ import numpy as np
 
 from .. import singa_wrap as _c
 from ..dtypes import bool_, is_float
+from ..tape.elements import as_raw
 from ..tape.grad_mode import no_grad
 from ..tape.operator import apply
-from ..tape.tensor import Tensor, as_raw, is_computed, wrap
+from ..tape.tensor import Tensor, is_computed, wrap
 from .arithmetic import (
     Add,
     And,

@@ -9,7 +9,8 @@ import numpy as np
 from .. import singa_wrap as _c
 from ..dtypes import as_dtype
 from ..raw.check import integer, number
-from ..tape.tensor import Tensor, as_raw, wrap
+from ..tape.elements import as_raw
+from ..tape.tensor import Tensor, wrap
 from .base import BuiltinOperator
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Any
 
 from .. import singa_wrap
 from ..tape.batch_statistics import BatchStatistics
+from ..tape.elements import as_raw
 from ..tape.step_recording import host_called
-from ..tape.tensor import as_raw
 
 
 class Collectives:

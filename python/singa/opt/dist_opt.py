@@ -20,8 +20,9 @@ from ..layer import late
 from ..layer.parameters import each_once
 from ..raw.check import integer, names_keywords, number
 from ..tape.batch_statistics import BatchStatistics, collected_in
+from ..tape.elements import as_raw
 from ..tape.step_recording import host_call, host_called, is_recording_step
-from ..tape.tensor import as_raw, wrap
+from ..tape.tensor import wrap
 from ..tensor import DType, Tensor
 from . import agreement
 from .algorithms import SGD

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..dtypes import is_float, is_known, numpy_dtype
 from ..raw.arrays import converted
-from .tensor import Tensor, from_array
+from .elements import from_array
+from .tensor import Tensor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from .. import singa_wrap as _c
 from ..dtypes import BY_VALUE, is_float
 from ..raw import compat_mode
+from .elements import as_raw
 from .grad_mode import enable_grad
 from .operator import Operator
-from .tensor import Tensor, as_raw, install, wrap
+from .tensor import Tensor, install, wrap
 
 if TYPE_CHECKING:
     from .operator import Gradient, Raw

@@ -6,73 +6,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from .. import singa_wrap as _c
 from ..device import named_or_default
-from ..dtypes import BY_VALUE, DType, as_dtype, float32, is_float, numpy_dtype
-from ..raw import compat_mode
-from ..raw.arrays import as_shape, converted, fill, narrowed
-from ..raw.check import integer, number
+from ..dtypes import BY_VALUE, DType, as_dtype, float32
+from ..raw.arrays import as_shape
+from .elements import as_raw
 from .grad_mode import state
-from .step_recording import move_back
+from .reading import Reading
+from .writing import Writing
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, DTypeLike, NDArray
+    from numpy.typing import NDArray
 
     from ..singa_wrap import Device
     from .operator import Operator
-
-
-def as_raw(value: object, dtype: int | None = None, device: Device | None = None) -> _c.Tensor:
-    """The raw tensor of a Tensor, or of a copy of an array or number, in this type and place.
-
-    Without a device, tensors stay where they are, and others go to the default one. Arrays keep
-    their type unless `dtype` is given; Python numbers become float32, int32 or bool.
-    """
-    if isinstance(value, Tensor):
-        raw = value.data
-    elif isinstance(value, _c.Tensor):
-        raw = value
-    else:
-        array = np.asarray(value)
-        if dtype is not None and array.dtype.kind in "biuf":
-            array = converted(array, as_dtype(dtype))
-        elif not isinstance(value, (np.ndarray, np.generic)):
-            array = narrowed(array)
-        device = named_or_default(device)
-        raw = from_array(array, device)
-    if dtype is not None:
-        raw = raw.AsType(int(dtype))
-    return raw if device is None else raw.ToDevice(device)
-
-
-def from_array(array: NDArray[Any], device: Device | None) -> _c.Tensor:
-    """A copy on the CPU; or the memory itself, where a GPU takes a copy of it at once."""
-    copied_anyway = device is not None and device.kind() != _c.DeviceKind_kCpu
-    return _c.from_buffer(array, not (copied_anyway and array.flags.writeable))
-
-
-#: Functions that are told of each tensor whose elements Python reads, in any thread. Usually there
-#: are none; export to ONNX notes such tensors.
-read_followers: list[Callable[[Tensor], object]] = []
-
-#: The CPU in DLPack's terms: (kDLCPU, number).
-_DLPACK_CPU = (1, 0)
-
-
-def _lies_on_cpu(raw: _c.Tensor) -> bool:
-    return raw.device().kind() == _c.DeviceKind_kCpu
-
-
-def _as_array(raw: _c.Tensor) -> NDArray[Any]:
-    """The elements as an array that shares the memory, where NumPy can read them, else a copy."""
-    if raw.data_type() == DType.bfloat16:
-        raw = raw.AsType(int(float32))
-    return np.asarray(_c.Exporter(raw.ToHost()))
-
-
-if TYPE_CHECKING:
     from .tensor_methods import TensorMethods
 
     class _Base(_c.TapeTensor, TensorMethods): ...
@@ -80,7 +27,7 @@ else:
     _Base = _c.TapeTensor
 
 
-class Tensor(_Base):
+class Tensor(Reading, Writing, _Base):
     """An array of numbers on a device, to which operations can be applied.
 
     data: the raw tensor (`singa_wrap.Tensor`), which holds shape, type, device and elements.
@@ -383,133 +330,6 @@ class Tensor(_Base):
             self.data = raw
         return self
 
-    def numpy(self) -> NDArray[Any]:
-        """A copy as an array; bfloat16 as float32.
-
-        >>> tensor.ones((2,)).numpy()
-        array([1., 1.], dtype=float32)
-        """
-        for follow in read_followers:
-            follow(self)
-        raw = self.data
-        if raw.data_type() == DType.bfloat16:
-            raw = raw.AsType(int(float32))
-        array = np.empty(raw.shape(), numpy_dtype(BY_VALUE[raw.data_type()]))
-        _c.to_buffer(raw, array)
-        return array
-
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
-        """The memory itself where NumPy can read it (`np.asarray`); a copy where it has to be."""
-        for follow in read_followers:
-            follow(self)
-        array = _as_array(self.data)
-        shared = self.dtype != DType.bfloat16 and _lies_on_cpu(self.data)
-        if dtype is not None and array.dtype != dtype:
-            if copy is False:
-                raise ValueError(f"[array] {self.dtype} cannot be read as {dtype} without a copy")
-            return array.astype(dtype)
-        if copy is False and not shared:
-            raise ValueError(f"[array] NumPy cannot read {self.data.ToString()} without a copy")
-        return array.copy() if copy and shared else array
-
-    def __dlpack__(
-        self,
-        *,
-        stream: int | None = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: tuple[int, int] | None = None,
-        copy: bool | None = None,
-    ) -> object:
-        """A DLPack capsule over the same memory, or over a copy of it with `copy=True`.
-
-        `dl_device` is (1, 0), the CPU, or None for where the tensor lies; a tensor on a GPU is
-        copied to the CPU. Raises BufferError for another device, or if that copy is needed and
-        `copy` is False; TypeError for a tensor on a GPU without `dl_device`. `stream` and
-        `max_version` are accepted: memory of the CPU needs no stream, and capsules have no version.
-        """
-        if dl_device is not None and tuple(dl_device) != _DLPACK_CPU:
-            raise BufferError(
-                f"[dlpack] only CPU memory can be shared, so dl_device must be {_DLPACK_CPU}, "
-                f"got {dl_device}"
-            )
-        for follow in read_followers:
-            follow(self)
-        raw = self.data
-        if dl_device is not None and not _lies_on_cpu(raw):
-            if copy is False:
-                raise BufferError(f"[dlpack] {raw.ToString()} cannot reach the CPU without a copy")
-            raw = raw.ToHost()
-        elif copy:
-            raw = raw.Clone()
-        return _c.Exporter(raw).dlpack()
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return _DLPACK_CPU
-
-    def item(self) -> float | int | bool:
-        """The only element, as a Python number. Raises ValueError unless there is one.
-
-        >>> tensor.Tensor(data=[1.5]).item()
-        1.5
-        """
-        if is_float(self.dtype) or self.size() != 1:
-            return self._number()
-        return self.numpy().item()  # a double does not hold all integers of 64 bits
-
-    def tolist(self) -> Any:
-        """The elements as nested lists of Python numbers; a number if there are no axes.
-
-        >>> tensor.Tensor(data=[[1.0, 2.0]]).tolist()
-        [[1.0, 2.0]]
-        """
-        return self.numpy().tolist()
-
-    def _number(self) -> float:
-        for follow in read_followers:
-            follow(self)
-        return self.data.Item()
-
-    def __float__(self) -> float:
-        return float(self._number())
-
-    def __int__(self) -> int:
-        return int(self.item())
-
-    def __index__(self) -> int:
-        if is_float(self.dtype):
-            raise TypeError(f"[index] only an integer tensor is an index, got {self.dtype}")
-        return int(self.item())
-
-    def __bool__(self) -> bool:
-        if compat_mode.enabled:
-            return True  # a tensor that is there, whatever is in it
-        if self.size() != 1:
-            raise ValueError(f"[bool] a tensor of shape {self.shape} is neither true nor false")
-        return bool(self._number())
-
-    def __round__(self, digits: int | None = None) -> float:
-        return round(self.item(), digits) if digits is not None else round(self.item())
-
-    def __format__(self, form: str) -> str:
-        """`f"{loss:.3f}"` formats the only element. Raises TypeError for several."""
-        if not form:
-            return str(self)
-        if self.size() != 1:
-            raise TypeError(f"[format] {form!r} formats one element, got shape {self.shape}")
-        return format(self.item(), form)
-
-    def __repr__(self) -> str:
-        values = np.array2string(self.numpy(), separator=", ", prefix="Tensor(", threshold=1000)
-        device = f", device={self.device.name()}" if self.device.name() != "cpu" else ""
-        return f"Tensor({values}, dtype={self.dtype}{device})"
-
-    def _repr_html_(self) -> str:
-        """What notebooks show: shape, type and statistics, and images as a picture."""
-        from ..drawing.array import array_table  # not loaded by a program that only computes
-
-        device = self.device.name()
-        return array_table(self.numpy(), str(self.dtype), "" if device == "cpu" else device)
-
     # Elements.
 
     def __len__(self) -> int:
@@ -521,117 +341,6 @@ class Tensor(_Base):
     def __iter__(self) -> Iterator[Tensor]:
         return (self[i] for i in range(len(self)))
 
-    def set_value(self, x: ArrayLike | Tensor, inplace: bool = True) -> Tensor:
-        """Fills with a number, or with the elements of an array that broadcasts to its shape.
-
-        >>> tensor.zeros((2, 2)).set_value([1.0, 2.0])
-        Tensor([[1., 2.],
-                [1., 2.]], dtype=float32)
-        """
-        t = self if inplace else self.deepcopy()
-        if isinstance(x, (int, float)):
-            fill(t.data, x)
-        else:
-            t.data.CopyFrom(as_raw(x, device=self.device))
-        return t
-
-    def copy_from_numpy(self, np_array: NDArray[Any], offset: int = 0) -> None:
-        """Copies an array's elements, in order, to its own from number `offset` on.
-
-        Raises ValueError when they do not fit, or, without an offset, when the sizes differ.
-
-        >>> x = tensor.zeros((4,))
-        >>> x.copy_from_numpy(np.array([5.0, 6.0], np.float32), offset=1)
-        >>> x
-        Tensor([0., 5., 6., 0.], dtype=float32)
-        """
-        source = from_array(np.asarray(np_array), self.device).Reshape((-1,))
-        offset = integer("copy_from_numpy", "offset", offset)
-        size, room = source.size(), self.size() - offset
-        if offset < 0 or size > room or (not offset and size != room):
-            raise ValueError(
-                f"[copy_from_numpy] {size} elements at offset {offset} of {room + offset}"
-            )
-        flattened(self, "copy_from_numpy").SliceAxis(0, offset, offset + size).CopyFrom(source)
-
-    def copy_data(self, t: Tensor) -> None:
-        """Copies another tensor's elements. Raises ValueError when the sizes differ.
-
-        While the tape records, the copy goes to new memory, which other tensors do not share: a
-        recurrent network that keeps its state so in the middle of a step needs the old elements
-        for backward. At the end of a step that is recorded it moves back to the old memory.
-
-        >>> x = tensor.zeros((2, 1))
-        >>> x.copy_data(tensor.Tensor(data=[1.0, 2.0]))
-        >>> x
-        Tensor([[1.],
-                [2.]], dtype=float32)
-        """
-        if t.size() != self.size():
-            raise ValueError(f"[copy_data] {t.shape} into {self.shape}: the sizes differ")
-        source = t.data if t.shape == self.shape else t.data.Reshape(self.shape)
-        if state.recording:
-            move_back(self)
-            self.data = source.AsType(int(self.dtype)).ToDevice(self.device).Clone()
-        else:
-            self.data.CopyFrom(source)
-
-    def copy_from(self, t: Tensor | NDArray[Any], offset: int = 0) -> None:
-        """Copies a tensor's or an array's elements to its own from number `offset` on.
-
-        >>> x = tensor.zeros((3,))
-        >>> x.copy_from(tensor.Tensor(data=[1.0, 2.0]), offset=1)
-        >>> x
-        Tensor([0., 1., 2.], dtype=float32)
-        """
-        if isinstance(t, Tensor) and not offset:
-            self.copy_data(t)
-        else:
-            self.copy_from_numpy(t.numpy() if isinstance(t, Tensor) else t, offset)
-
-    def reset_like(self, t: Tensor) -> Self:
-        """Takes another tensor's shape, type and device, filled with zeros.
-
-        >>> tensor.ones((3,)).reset_like(tensor.ones((1, 2)))
-        Tensor([[0., 0.]], dtype=float32)
-        """
-        self.data = _c.Full(t.shape, 0.0, t.device, int(t.dtype))
-        return self
-
-    # Random fills, from the device's sequence. Each returns the tensor that it filled.
-
-    def bernoulli(self, p: float, inplace: bool = True) -> Tensor:
-        """1 with probability p, else 0.
-
-        >>> tensor.zeros((3,)).bernoulli(1.0)
-        Tensor([1., 1., 1.], dtype=float32)
-        """
-        t = self if inplace else self.deepcopy()
-        _c.Bernoulli(number("bernoulli", "p", p), t.data)
-        return t
-
-    def gaussian(self, mean: float, std: float, inplace: bool = True) -> Tensor:
-        """Normally distributed.
-
-        >>> x = tensor.zeros((1000,)).gaussian(5.0, 0.1)
-        >>> round(x.mean().item())
-        5
-        """
-        t = self if inplace else self.deepcopy()
-        _c.Gaussian(number("gaussian", "mean", mean), number("gaussian", "std", std), t.data)
-        return t
-
-    def uniform(self, low: float, high: float, inplace: bool = True) -> Tensor:
-        """Uniform in [low, high).
-
-        >>> x = tensor.zeros((1000,)).uniform(2.0, 3.0)
-        >>> x.min().item() >= 2, x.max().item() < 3
-        (True, True)
-        """
-        t = self if inplace else self.deepcopy()
-        _c.Uniform(number("uniform", "low", low), number("uniform", "high", high), t.data)
-        return t
-
     # Shape.
 
     def T(self) -> Tensor:  # noqa: N802 (SINGA's name)
@@ -642,89 +351,6 @@ class Tensor(_Base):
                 [2., 4.]], dtype=float32)
         """
         return self.transpose()
-
-    # Norms: SINGA divides them by the number of elements.
-
-    def l1(self) -> float:
-        """Sum of absolute values, divided by the number of elements; NaN where there is none.
-
-        >>> tensor.Tensor(data=[3.0, -4.0]).l1()
-        3.5
-        """
-        return self.data.L1()
-
-    def l2(self) -> float:
-        """Root of the sum of squares, divided by the number of elements; NaN where there is
-        none.
-
-        >>> tensor.Tensor(data=[3.0, -4.0]).l2()
-        2.5
-        """
-        return self.data.L2()
-
-    # A matrix with a vector, in place.
-
-    def add_column(self, v: Tensor) -> Self:
-        """Adds v to each column.
-
-        >>> tensor.zeros((2, 3)).add_column(tensor.Tensor(data=[1.0, 2.0]))
-        Tensor([[1., 1., 1.],
-                [2., 2., 2.]], dtype=float32)
-        """
-        return self._with_column(_c.BinaryOp_kAdd, v)
-
-    def add_row(self, v: Tensor) -> Self:
-        """Adds v to each row.
-
-        >>> tensor.zeros((2, 3)).add_row(tensor.Tensor(data=[1.0, 2.0, 3.0]))
-        Tensor([[1., 2., 3.],
-                [1., 2., 3.]], dtype=float32)
-        """
-        return self._with_row(_c.BinaryOp_kAdd, v)
-
-    def div_column(self, v: Tensor) -> Self:
-        """Divides each column by v.
-
-        >>> tensor.ones((2, 3)).div_column(tensor.Tensor(data=[1.0, 2.0]))
-        Tensor([[1. , 1. , 1. ],
-                [0.5, 0.5, 0.5]], dtype=float32)
-        """
-        return self._with_column(_c.BinaryOp_kDiv, v)
-
-    def div_row(self, v: Tensor) -> Self:
-        """Divides each row by v.
-
-        >>> tensor.ones((2, 2)).div_row(tensor.Tensor(data=[1.0, 2.0]))
-        Tensor([[1. , 0.5],
-                [1. , 0.5]], dtype=float32)
-        """
-        return self._with_row(_c.BinaryOp_kDiv, v)
-
-    def mult_column(self, v: Tensor) -> Self:
-        """Multiplies each column by v.
-
-        >>> tensor.ones((2, 3)).mult_column(tensor.Tensor(data=[1.0, 2.0]))
-        Tensor([[1., 1., 1.],
-                [2., 2., 2.]], dtype=float32)
-        """
-        return self._with_column(_c.BinaryOp_kMul, v)
-
-    def mult_row(self, v: Tensor) -> Self:
-        """Multiplies each row by v.
-
-        >>> tensor.ones((2, 2)).mult_row(tensor.Tensor(data=[1.0, 2.0]))
-        Tensor([[1., 2.],
-                [1., 2.]], dtype=float32)
-        """
-        return self._with_row(_c.BinaryOp_kMul, v)
-
-    def _with_column(self, code: int, v: Tensor) -> Self:
-        _c.BinaryInto(code, self.data, v.data.Reshape((-1, 1)), self.data)
-        return self
-
-    def _with_row(self, code: int, v: Tensor) -> Self:
-        _c.BinaryInto(code, self.data, v.data.Reshape((1, -1)), self.data)
-        return self
 
 
 #: What `install` has put on Tensor, by name.
@@ -758,13 +384,8 @@ def is_computed(x: Tensor) -> bool:
     )
 
 
-def flattened(t: Tensor, function: str) -> _c.Tensor:
-    """All elements as one axis, as a view: writes reach the tensor."""
-    t.data.MakePlain()
-    flat = t.data.Reshape((-1,))
-    if not flat.SharesMemory(t.data):
-        raise ValueError(f"[{function}] the tensor is a view that does not lie in row-major order")
-    return flat
-
-
 Tensor.__module__ = "singa.tensor"  # where users, and pickles, find it
+for _part in (Reading, Writing):  # errors of calls name the class that users know
+    for _value in vars(_part).values():
+        if isinstance(_value, FunctionType):
+            _value.__qualname__ = f"Tensor.{_value.__name__}"

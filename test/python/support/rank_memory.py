@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 import numpy as np
-from singa.tape.tensor import as_raw, wrap
+from singa.tape.elements import as_raw
+from singa.tape.tensor import wrap
 
 _SLOT = 1 << 20  # bytes of a rank's arrays
 _HEAD = 4096  # counter, process and text of a rank

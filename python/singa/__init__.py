@@ -17,6 +17,7 @@ Examples in docstrings begin like this:
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
@@ -111,6 +112,10 @@ def __getattr__(name: str) -> Any:
             if error.name != f"{__name__}.{name}":
                 raise
     raise AttributeError(f"module 'singa' has no attribute {name!r}")
+
+
+if "SINGA_COMPAT" in os.environ:  # replaces what differs before a script imports it
+    importlib.import_module(".compat", __name__)
 
 
 def __dir__() -> list[str]:

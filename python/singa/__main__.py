@@ -138,12 +138,11 @@ def _onnx(arguments: argparse.Namespace) -> int:
 def _run(own: Sequence[str], script_arguments: Sequence[str]) -> NoReturn:
     """Replaces this process by `python SCRIPT ...`, so that the script sees a normal start."""
     from .launcher.interpreter import finding_singa, interpreter
-    from .raw import compat_mode
 
     parsed = parser().parse_args(["run", *own])
     if parsed.device:
         os.environ["SINGA_DEVICE"] = parsed.device
-    compat_mode.enable()
+    os.environ["SINGA_COMPAT"] = "1"
     if note := _numpy_note():
         print(note, file=sys.stderr)
     sys.stdout.flush()

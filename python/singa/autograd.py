@@ -11,7 +11,6 @@ turns recording on the tape on and off; `no_grad()` and `enable_grad()` override
 
 from __future__ import annotations
 
-import importlib
 import sys
 import types
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from . import ops
 from . import singa_wrap as _c
 from .ops import *  # noqa: F403
-from .raw import compat_mode, words
+from .raw import words
 from .tape import grad_mode
 from .tape.autocast import autocast as autocast
 from .tape.backward import Gradients as Gradients
@@ -53,15 +52,13 @@ if TYPE_CHECKING:  # mypy's `*` leaves out SINGA's names with an underscore
     from .ops import _Pooling2d as _Pooling2d
     from .ops import _xor as _xor
 
-CTensor = _c.Tensor
-
 #: This thread's training flag; assign to it.
 training: bool
 
 if not TYPE_CHECKING:  # mypy reads no computed list; it follows the imports
     __all__ = [
         *ops.__all__,
-        "CTensor",
+        "CTensor",  # noqa: F405 - an alias (`compat.names`)
         "Dummy",
         "GradientError",
         "Gradients",
@@ -117,37 +114,13 @@ def ctensor2numpy(x: Any) -> np.ndarray[Any, Any]:
     return wrap(x, False).numpy()
 
 
-Operation = Operator  # SINGA's older name
-
-
-def _layer(name: str) -> Any:
-    return getattr(importlib.import_module("singa.layer"), name)
-
-
-#: SINGA's autograd also has the names of layers. They lie above this module, which finds them when
-#: a script asks.
-_LAYERS = frozenset(
-    [
-        *("AvgPool1d", "AvgPool2d", "MaxPool1d", "MaxPool2d", "Pooling2d"),
-        *("BatchNorm2d", "Conv2d", "LSTM", "RNN_Base", "SeparableConv2d"),
-    ]
-)
-
-
 # In the class below it would take 700 instructions of each `autograd.relu`.
 def __getattr__(name: str) -> Any:
-    if name in _LAYERS:
-        return _layer(name)
-    raise words.module_error(__name__, name)
+    return words.missing(__name__, name)
 
 
 class _Autograd(types.ModuleType):
-    """Class of this module. It makes `training` a property, with one value per thread. `Linear` and
-    `RNN` are operators here, and layers with SINGA's behaviour."""
-
-    if not TYPE_CHECKING:
-        Linear = property(lambda self: _layer("Linear") if compat_mode.enabled else ops.Linear)
-        RNN = property(lambda self: _layer("RNN") if compat_mode.enabled else ops.RNN)
+    """Class of this module. It makes `training` a property, with one value per thread."""
 
     @property
     def training(self) -> bool:

@@ -29,8 +29,10 @@ from .dtypes import (
 )
 from .ops.contraction import einsum, tensordot
 from .ops.conversion import promoted
+from .ops.elementwise import abs, ceil, exp, log, sigmoid, sign, sqrt, square, tanh
+from .ops.movement import reshape, transpose
 from .ops.types import result_type
-from .raw import compat_mode, tracebacks, words
+from .raw import tracebacks, words
 from .raw.arrays import as_shape
 from .tape.arguments import names_arguments
 from .tape.copies import contiguous, copy_data_to_from, copy_from_numpy, to_host, to_numpy
@@ -52,13 +54,10 @@ from .tape.tensor import Tensor
 words.answers(Tensor, words.TENSORS)
 tracebacks.install()  # every program that computes imports this module
 
-CTensor = _c.Tensor
-PlaceHolder = Tensor  # SINGA's name for the inputs that Model.compile takes
-
 __all__ = [
-    "CTensor",
+    "CTensor",  # noqa: F822 - an alias (`compat.names`)
     "DType",
-    "PlaceHolder",
+    "PlaceHolder",  # noqa: F822
     "Tensor",
     "abs",
     "add",
@@ -157,29 +156,6 @@ def sizeof(dtype: object) -> int:
 # Shape.
 
 
-def reshape(tensor: Tensor, shape: Sequence[int] | int) -> Tensor:
-    """The same elements with another shape; a view where possible.
-
-    One entry of `shape` may be -1; it follows from the others. Raises ValueError for another number
-    of elements.
-
-    >>> tensor.reshape(tensor.zeros((2, 6)), (3, -1)).shape
-    (3, 4)
-    """
-    return tensor.reshape(shape)
-
-
-def transpose(t: Tensor, axes: Sequence[int] | None = None) -> Tensor:
-    """A view with permuted axes. By default the order of the axes is reversed.
-
-    Raises ValueError unless `axes` has each axis once.
-
-    >>> tensor.transpose(tensor.zeros((2, 3, 4)), (0, 2, 1)).shape
-    (2, 4, 3)
-    """
-    return t.transpose(axes)
-
-
 def concatenate(tensors: Sequence[Tensor], axis: int) -> Tensor:
     """Joins tensors along an existing axis. Their other dimensions must be equal.
 
@@ -202,91 +178,10 @@ def repeat(t: Tensor, repeats: int | Sequence[int], axis: int | None = None) -> 
     >>> tensor.repeat(tensor.Tensor(data=[1.0, 2.0]), [1, 3])
     Tensor([1., 2., 2., 2.], dtype=float32)
     """
-    return apply(ops.Repeat(repeats, axis), t)
+    return t.repeat(repeats, axis)
 
 
 # Elementwise.
-
-
-def abs(t: Tensor) -> Tensor:
-    """Absolute value.
-
-    >>> tensor.abs(tensor.Tensor(data=[-2.0, 3.0]))
-    Tensor([2., 3.], dtype=float32)
-    """
-    return apply(ops.Abs(), t)
-
-
-def exp(t: Tensor) -> Tensor:
-    """Exponential function.
-
-    >>> tensor.exp(tensor.Tensor(data=[0.0, 1.0]))
-    Tensor([1.    , 2.7183], dtype=float32)
-    """
-    return apply(ops.Exp(), t)
-
-
-def ceil(t: Tensor) -> Tensor:
-    """Smallest integer that is not less than t.
-
-    >>> tensor.ceil(tensor.Tensor(data=[-1.5, 0.2]))
-    Tensor([-1.,  1.], dtype=float32)
-    """
-    return apply(ops.Ceil(), t)
-
-
-def log(t: Tensor) -> Tensor:
-    """Natural logarithm.
-
-    >>> tensor.log(tensor.Tensor(data=[1.0, 10.0]))
-    Tensor([0.    , 2.3026], dtype=float32)
-    """
-    return apply(ops.Log(), t)
-
-
-def sigmoid(t: Tensor) -> Tensor:
-    """1 / (1 + e^-t).
-
-    >>> tensor.sigmoid(tensor.Tensor(data=[-1.0, 0.0]))
-    Tensor([0.2689, 0.5   ], dtype=float32)
-    """
-    return apply(ops.Sigmoid(), t)
-
-
-def sign(t: Tensor) -> Tensor:
-    """Sign of each element: -1, 0 or 1.
-
-    >>> tensor.sign(tensor.Tensor(data=[-3.0, 0.0, 0.5]))
-    Tensor([-1.,  0.,  1.], dtype=float32)
-    """
-    return apply(ops.Sign(), t)
-
-
-def sqrt(t: Tensor) -> Tensor:
-    """Square root.
-
-    >>> tensor.sqrt(tensor.Tensor(data=[4.0, 2.0]))
-    Tensor([2.    , 1.4142], dtype=float32)
-    """
-    return apply(ops.Sqrt(), t)
-
-
-def square(t: Tensor) -> Tensor:
-    """t².
-
-    >>> tensor.square(tensor.Tensor(data=[-3.0, 0.5]))
-    Tensor([9.  , 0.25], dtype=float32)
-    """
-    return apply(ops.Square(), t)
-
-
-def tanh(t: Tensor) -> Tensor:
-    """Hyperbolic tangent.
-
-    >>> tensor.tanh(tensor.Tensor(data=[-1.0, 0.0]))
-    Tensor([-0.7616,  0.    ], dtype=float32)
-    """
-    return apply(ops.Tanh(), t)
 
 
 def pow(t: Tensor, x: Any, out: Tensor | None = None) -> Tensor:
@@ -299,15 +194,20 @@ def pow(t: Tensor, x: Any, out: Tensor | None = None) -> Tensor:
 
 
 def softmax(t: Tensor, out: Tensor | None = None) -> Tensor:
-    """Softmax along the last axis; written to `out` if that is given.
+    """Softmax of each row of a matrix, or of a vector; written to `out` if that is given.
 
-    With SINGA's behaviour (`singa.compat`), softmax of each row, which are all axes but the first.
+    With SINGA's behaviour (`singa.compat`) it is that of each row of any tensor, over all axes but
+    the first. Without, raises ValueError for more than two axes.
 
     >>> tensor.softmax(tensor.Tensor(data=[[0.0, 1.0, 2.0]]))
     Tensor([[0.09  , 0.2447, 0.6652]], dtype=float32)
     """
-    axis = min(1, t.ndim() - 1) if compat_mode.enabled else -1
-    return _into(apply(ops.SoftMax(axis), t), out)
+    if t.ndim() > 2:
+        raise ValueError(
+            f"[softmax] which axis of shape {t.shape}? Write autograd.softmax(t, -1), which was "
+            "the default, or use SINGA's behaviour (SINGA_COMPAT=1)"
+        )
+    return _into(t.softmax(), out)
 
 
 def lt(t: Tensor, x: Any) -> Tensor:
@@ -422,18 +322,23 @@ def axpy(alpha: float | Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def sum(t: Tensor, axis: int | Sequence[int] | None = None, out: Tensor | None = None) -> Tensor:
-    """Sum over one or more axes, which are removed. Without `axis`, the sum of all elements, with
-    shape (1,). It is written to `out` if that is given.
+    """Sum over one or more axes, which are removed. It is written to `out` if that is given.
 
+    With SINGA's behaviour (`singa.compat`), the sum without `axis` is that of all elements, with
+    shape (1,). Without, raises ValueError, unless there is an `out`, since `t.sum()` has shape ().
     Raises ValueError for an axis outside t.
 
     >>> x = tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0]])
-    >>> tensor.sum(x), tensor.sum(x, axis=0)
-    (Tensor([10.], dtype=float32), Tensor([4., 6.], dtype=float32))
+    >>> tensor.sum(x, axis=0)
+    Tensor([4., 6.], dtype=float32)
     """
-    if axis is None:
-        return _into(apply(ops.ReduceSum(None, False), t).reshape((1,)), out)
-    return _into(apply(ops.ReduceSum(axis, False), t), out)
+    if axis is None and out is None:
+        raise ValueError(
+            "[sum] write t.sum() for the sum of all elements with shape (), or "
+            "t.sum().reshape((1,)) for shape (1,), which tensor.sum(t) had; SINGA's behaviour "
+            "(SINGA_COMPAT=1) keeps it"
+        )
+    return _into(t.sum(axis), out)
 
 
 def average(t: Tensor, axis: int | None = None) -> Any:
@@ -462,8 +367,7 @@ def sum_columns(M: Tensor) -> Tensor:
     >>> tensor.sum_columns(tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0]]))
     Tensor([3., 7.], dtype=float32)
     """
-    total = sum(M, 1)
-    return total.reshape((-1, 1)) if compat_mode.enabled else total
+    return sum(M, 1)
 
 
 def sum_rows(M: Tensor) -> Tensor:
@@ -473,8 +377,7 @@ def sum_rows(M: Tensor) -> Tensor:
     >>> tensor.sum_rows(tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0]]))
     Tensor([4., 6.], dtype=float32)
     """
-    total = sum(M, 0)
-    return total.reshape((1, -1)) if compat_mode.enabled else total
+    return sum(M, 0)
 
 
 # Matrices.
@@ -578,4 +481,4 @@ for _name, _value in list(globals().items()):
 
 
 def __getattr__(name: str) -> Any:
-    raise words.module_error(__name__, name)
+    return words.missing(__name__, name)

@@ -531,7 +531,7 @@ def test_foreign_names_are_refused_and_in_singas_way_only_if_none_fits(monkeypat
         with pytest.raises(ValueError, match=r"missing: enc\.W.*unexpected: fc\.W"):
             function(foreign)
         assert np.any(net.enc.b.numpy() != 4)
-    monkeypatch.setattr("singa.raw.compat_mode.enabled", True)
+    monkeypatch.setattr("singa.compat.enabled", True)
     net.set_states(foreign)
     np.testing.assert_array_equal(net.enc.b.numpy(), np.full(6, 4.0))
     with pytest.raises(ValueError, match=r"Net has none of these names: fc\.W"):

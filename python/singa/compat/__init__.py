@@ -7,28 +7,45 @@ and the differences that remain.
 
 from __future__ import annotations
 
+import os
 import sys
 import types
 
-from ..raw import compat_mode
-from ..raw.compat_mode import enable
-
-__all__ = ["enable", "enabled"]
+from .. import singa_wrap as _c
+from ..tape.behaviour import behaviour
 
 #: Whether SINGA's behaviour is on. Assign to it to change that.
 enabled: bool
 
 
+def enable() -> None:
+    """Turns SINGA's behaviour on in this process and in processes that it starts.
+
+    >>> singa.compat.enabled
+    False
+    """
+    _set_enabled(True)
+    os.environ["SINGA_COMPAT"] = "1"
+
+
+def _set_enabled(flag: bool) -> None:
+    from .differences import set_enabled  # which loads all that it changes
+
+    set_enabled(flag)
+
+
 class _Compat(types.ModuleType):
-    """Class of this module. It makes `enabled` a property that sets the flag of `compat_mode`."""
+    """Class of this module. It makes `enabled` a property."""
 
     @property
     def enabled(self) -> bool:
-        return compat_mode.enabled
+        return bool(behaviour.name)
 
     @enabled.setter
     def enabled(self, flag: bool) -> None:
-        compat_mode.enabled = flag
+        _set_enabled(flag)
 
 
 sys.modules[__name__].__class__ = _Compat
+if _c.EnvironmentValue("SINGA_COMPAT") == "1":
+    _set_enabled(True)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..raw import compat_mode
 from ..tape.assignment import checked, write_all
 from ..tensor import Tensor
 
@@ -19,6 +18,8 @@ class Parameterized:
     """Tensors of a layer and its sublayers: those that are trained, and others that are saved."""
 
     name: str | None
+    #: Whether set_params and set_states take what fits, where `strict` is not given.
+    _sets_parts: ClassVar[bool] = False
 
     def get_params(self: Any) -> dict[str, Tensor]:
         """{path: tensor} of all parameters of this layer and its sublayers, each once.
@@ -94,7 +95,7 @@ class Parameterized:
         if not isinstance(values, Mapping):
             raise TypeError(f"[{function}] expected a dict by name, got {type(values).__name__}")
         ready, apart = checked(f"[{function}]", own, values), fit.mismatch(own, values)
-        if strict is None and compat_mode.enabled:
+        if strict is None and self._sets_parts:
             if values and not ready:
                 raise ValueError(
                     f"[{function}] {self.title} has none of these names: {', '.join(values):.200}"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
-from ..dtypes import as_dtype, is_float, wide_type
-from ..raw import compat_mode
+from ..dtypes import DType, as_dtype, is_float, wide_type
 from ..tape import autocast
 from ..tensor import Tensor
 from .hooks import hooked_forward
@@ -34,14 +33,15 @@ class Typed:
         for other in inputs[1:]:
             if other.dtype in fit:
                 continue
-            if not compat_mode.enabled:
-                raise TypeError(
-                    f"[{self.title}] the input is {first}, but the parameters are {other.dtype}: "
-                    f"cast the input, as with x.as_type({other.dtype.name!r}), or convert the "
-                    f"model, net.to_type({first.name!r}); for products in 16 bits keep both "
-                    "float32 and use autograd.autocast or compile(dtype=...)"
-                )
-            other.to_type(first)
+            self._refuse_type(first, other)
+
+    def _refuse_type(self: Any, first: DType, other: Tensor) -> None:
+        raise TypeError(
+            f"[{self.title}] the input is {first}, but the parameters are {other.dtype}: cast the "
+            f"input, as with x.as_type({other.dtype.name!r}), or convert the model, "
+            f"net.to_type({first.name!r}); for products in 16 bits keep both float32 and use "
+            "autograd.autocast or compile(dtype=...)"
+        )
 
     def _check_type(self: Any, x: Tensor, own: Sequence[Tensor]) -> None:
         """`dtype_check` of a call's first input and the parameters and states."""

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import distributed
-from ..tape.tensor import as_raw, wrap
+from ..tape.elements import as_raw
+from ..tape.tensor import wrap
 from ..tensor import Tensor
 
 Array = NDArray[Any]

@@ -18,8 +18,9 @@ from .. import autograd, layer, tensor
 from .. import singa_wrap as _c
 from ..graph.step_graphs import Rewriting, StepGraphs
 from ..layer.place import Place
-from ..raw import compat_mode, words
+from ..raw import words
 from ..tape import autocast
+from ..tape.behaviour import behaviour
 from ..tape.grad_mode import state as grad
 from ..tape.operator import backward_followers
 from ..tape.tensor import wrap
@@ -295,7 +296,7 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
         """The settings that tell kinds of steps apart."""
         types = self._autocast_dtype, autocast.state.dtype
         training = getattr(self._threads, "training", self._training_at_home)
-        modes = training, grad.grad_mode, self.graph_mode, compat_mode.enabled
+        modes = training, grad.grad_mode, self.graph_mode, behaviour.name
         return *modes, *types, _c.Selection()
 
     def __del__(self) -> None:

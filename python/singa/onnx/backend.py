@@ -11,7 +11,7 @@ from .. import autograd
 from ..device import create_cpu_device, create_cuda_gpu
 from ..networks.errors import InvalidModelError, UnsupportedError
 from ..networks.tensors import as_array, as_value
-from ..raw import compat_mode
+from ..tape.behaviour import behaviour
 from ..tensor import Tensor
 from .data_types import NUMBERS
 from .export import OPSET, export
@@ -78,7 +78,8 @@ class SingaRep:
         tensors = [_on(device, x) for x in given]
         names = _names(self.net, kwargs.get("last_layers"), kwargs.get("aux_output", ()))
         found = self.net.values(tensors, names)
-        if not compat_mode.enabled or self.is_graph or any(isinstance(x, Tensor) for x in given):
+        arrays = not any(isinstance(x, Tensor) for x in given)
+        if not (behaviour.converts_inputs and arrays) or self.is_graph:
             return found
         types = {k: v.type for k, v in self.net._graph.types.items() if k in self.net.output_names}
         declared = [types.get(name) for name in names]

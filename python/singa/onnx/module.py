@@ -18,8 +18,8 @@ from ..networks.graph import Graph, Initializer, Node, ValueType, subgraphs
 from ..networks.model import NetworkModel
 from ..networks.network import Network
 from ..networks.tensors import as_tensor, as_value
-from ..raw import compat_mode
 from ..tape import autocast
+from ..tape.behaviour import behaviour
 from ..tape.grad_mode import training
 from ..tensor import Tensor
 from .data_types import NUMBERS
@@ -277,8 +277,7 @@ def _checked_input(name: str, x: Any, declared: ValueType) -> Any:
     elif not isinstance(x, Tensor):
         raise TypeError(f"[onnx] input {name!r} must be a Tensor, got {type(x).__name__}")
     if declared.shape is not None:
-        # SINGA takes another batch than declared, and other types.
-        first = 1 if compat_mode.enabled else 0
+        first = 1 if behaviour.converts_inputs else 0
         fits = len(declared.shape) == len(x.shape) and all(
             not isinstance(wanted, int) or wanted == n
             for wanted, n in zip(declared.shape[first:], x.shape[first:], strict=True)
@@ -294,7 +293,9 @@ def _checked_input(name: str, x: Any, declared: ValueType) -> Any:
     if on_host:
         raise TypeError(f"[onnx] input {name!r} is an array of {declared.type}, got {given}")
     lowered = declared.type in FLOATS and DType[declared.type] in autocast.go_together(x.dtype)
-    if not (compat_mode.enabled or lowered) and (is_float(x.dtype) or declared.type in FLOATS):
+    if not (behaviour.converts_inputs or lowered) and (
+        is_float(x.dtype) or declared.type in FLOATS
+    ):
         raise TypeError(f"[onnx] input {name!r} has type {declared.type}, got {x.dtype}")
     return autograd.cast(x, DType[declared.type])  # usually an integer of another width
 

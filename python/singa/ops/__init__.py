@@ -41,7 +41,8 @@ _INTERNAL = frozenset(
         *("Clone", "Contiguous", "Index", "autocast_operands", "converted", "promoted"),
         *("beside_number", "constant_beside", "with_operands"),
         *("cubic_far", "cubic_near", "folded", "odd_padding_of", "odd_pads", "reflected"),
-        *("TargetLoss", "function_of", "sampled", "softmax_along", "tap"),
+        *("TargetLoss", "as_float", "function_of", "in_type", "is_one", "sampled"),
+        *("softmax_along", "tap"),
     ]
 )
 

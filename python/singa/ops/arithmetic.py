@@ -8,7 +8,6 @@ import numpy as np
 
 from .. import singa_wrap as _c
 from ..dtypes import bool_, float32, is_float
-from ..raw import compat_mode
 from ..tape.grad_mode import state
 from ..tape.tensor import Tensor, wrap
 from .activation import Clip
@@ -137,8 +136,10 @@ class _Comparison(Constant, Binary):
     """A comparison or logical function. The result is bool; with SINGA's behaviour
     (`singa.compat`), 1 or 0 in the type of the operands."""
 
+    _compute = staticmethod(_c.Compare)
+
     def forward(self, a: Raw, b: Raw) -> Raw:
-        return (_c.Binary if compat_mode.enabled else _c.Compare)(self.code, a, b)
+        return self._compute(self.code, a, b)
 
 
 class Less(_Comparison):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..dtypes import as_dtype, float32, is_float
@@ -58,6 +59,23 @@ def converted(t: Tensor, dtype: DType) -> Tensor:
     for follow in followers:
         follow(Cast(dtype), (t,), (result,))
     return result
+
+
+def in_type(reduce: Callable[[Tensor], Tensor], t: Tensor, dtype: Any) -> Tensor:
+    """reduce(t), computed from a `dtype` and given in it; None: in its own type."""
+    if dtype is None:
+        return reduce(t)
+    y = reduce(cast(t, dtype))
+    return cast(y, dtype) if y.dtype != as_dtype(dtype) else y
+
+
+def as_float(op: str, t: Tensor, dtype: Any) -> Tensor:
+    """t in a float type; None: in its own."""
+    if dtype is None:
+        return t
+    if not is_float(as_dtype(dtype)):
+        raise TypeError(f"[{op}] dtype must be a float type, got {as_dtype(dtype)}")
+    return cast(t, dtype)
 
 
 def autocast_operands(*xs: Any) -> tuple[Any, ...]:

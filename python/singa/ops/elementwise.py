@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import singa_wrap as _c
-from ..raw import compat_mode
+from ..tape.arguments import also_named
 from ..tape.tensor import Tensor
 from .base import BuiltinOperator, Constant
 
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
         """A function of one tensor."""
 
         def __call__(self, x: Tensor) -> Tensor: ...
+
+    class OfA(Protocol):
+        """The same, whose argument SINGA calls `a`."""
+
+        def __call__(self, a: Tensor) -> Tensor: ...
 
 
 #: What backward needs of each function, by its code: "x", "y" (x would do, too) or "".
@@ -53,7 +58,11 @@ class Elementwise(BuiltinOperator):
 
 
 class Abs(Elementwise):
-    """Absolute value."""
+    """Absolute value.
+
+    >>> autograd.abs(tensor.Tensor(data=[-2.0, 0.0, 3.0]))
+    Tensor([2., 0., 3.], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kAbs
 
@@ -242,7 +251,11 @@ class Square(Elementwise):
 
 
 class Exp(Elementwise):
-    """Exponential function."""
+    """Exponential function.
+
+    >>> autograd.exp(tensor.Tensor(data=[0.0, 1.0]))
+    Tensor([1.    , 2.7183], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kExp
 
@@ -318,7 +331,11 @@ class Negative(Elementwise):
 
 
 class Sign(Elementwise):
-    """Sign: -1, 0 or 1. The gradient is 0."""
+    """Sign: -1, 0 or 1. The gradient is 0.
+
+    >>> autograd.sign(tensor.Tensor(data=[-3.0, 0.0, 0.5]))
+    Tensor([-1.,  0.,  1.], dtype=float32)
+    """
 
     code: int = _c.UnaryOp_kSign
 
@@ -378,23 +395,43 @@ class Scalar(Elementwise):
 class Not(Constant):
     """Logical not: whether x is 0, as bool; 1 or 0 in its own type with SINGA's behaviour."""
 
+    _of_bools = True
+
     def forward(self, x: Raw) -> Raw:
-        return _c.Unary(_c.UnaryOp_kLogicalNot, x if compat_mode.enabled else x.AsType(_c.kBool))
+        return _c.Unary(_c.UnaryOp_kLogicalNot, x.AsType(_c.kBool) if self._of_bools else x)
 
 
-def function_of(operator: type[Elementwise], any_type: bool = False) -> OfTensor:
-    """The function that applies an operator, with its docstring and a note on shapes and types."""
+def function_of(
+    operator: type[Elementwise], any_type: bool = False, of_tensors: bool = False
+) -> OfTensor:
+    """The function that applies an operator, with its docstring and a note on shapes and types.
+    Those that SINGA's tensor module has, too, call their argument `t` there."""
 
     def function(x: Tensor) -> Tensor:
         return operator()(x)[0]
 
+    return _described(function, operator, any_type, {"t": "x"} if of_tensors else {})
+
+
+def _function_of_a(operator: type[Elementwise], any_type: bool = False) -> OfA:
+    """As `function_of`, for those of which SINGA's autograd calls the argument `a`."""
+
+    def function(a: Tensor) -> Tensor:
+        return operator()(a)[0]
+
+    return _described(function, operator, any_type, {"t": "a"})
+
+
+def _described(
+    function: Any, operator: type[Elementwise], any_type: bool, names: dict[str, str]
+) -> Any:
     function.__name__ = function.__qualname__ = operator.__name__.lower()
     function.__module__ = operator.__module__
     text, _, example = (operator.__doc__ or "").partition(">>> ")
     note = _ANY_TYPE if any_type else _FLOATS
     indent = text[text.rfind("\n") + 1 :]  # none from Python 3.13 on
     function.__doc__ = f"{text.rstrip()}\n\n{indent}{note}\n\n{indent}>>> {example}"
-    return function
+    return also_named(**names)(function) if names else function
 
 
 _ANY_TYPE = "The result has the shape and the type of x."
@@ -403,66 +440,37 @@ _FLOATS = (
 )
 
 
+abs: OfA = _function_of_a(Abs, any_type=True)
 acos: OfTensor = function_of(Acos)
 acosh: OfTensor = function_of(Acosh)
 asin: OfTensor = function_of(Asin)
 asinh: OfTensor = function_of(Asinh)
 atan: OfTensor = function_of(Atan)
 atanh: OfTensor = function_of(Atanh)
-ceil: OfTensor = function_of(Ceil, any_type=True)
+ceil: OfTensor = function_of(Ceil, any_type=True, of_tensors=True)
 cos: OfTensor = function_of(Cos)
 cosh: OfTensor = function_of(Cosh)
 erf: OfTensor = function_of(Erf)
+exp: OfA = _function_of_a(Exp)
 floor: OfTensor = function_of(Floor, any_type=True)
 hardswish: OfTensor = function_of(HardSwish)
-log: OfTensor = function_of(Log)
+log: OfTensor = function_of(Log, of_tensors=True)
 mish: OfTensor = function_of(Mish)
 negative: OfTensor = function_of(Negative, any_type=True)
 reciprocal: OfTensor = function_of(Reciprocal)
 relu: OfTensor = function_of(ReLU, any_type=True)
 round: OfTensor = function_of(Round, any_type=True)
 rounde: OfTensor = function_of(Rounde, any_type=True)
-sigmoid: OfTensor = function_of(Sigmoid)
+sigmoid: OfTensor = function_of(Sigmoid, of_tensors=True)
+sign: OfA = _function_of_a(Sign, any_type=True)
 silu: OfTensor = function_of(Silu)
 sin: OfTensor = function_of(Sin)
 sinh: OfTensor = function_of(Sinh)
 softsign: OfTensor = function_of(SoftSign)
-sqrt: OfTensor = function_of(Sqrt)
-square: OfTensor = function_of(Square, any_type=True)
+sqrt: OfTensor = function_of(Sqrt, of_tensors=True)
+square: OfTensor = function_of(Square, any_type=True, of_tensors=True)
 tan: OfTensor = function_of(Tan)
-tanh: OfTensor = function_of(Tanh)
-
-
-# As in SINGA, the argument of these three is called `a`.
-
-
-def abs(a: Tensor) -> Tensor:
-    """Absolute value.
-
-    >>> autograd.abs(tensor.Tensor(data=[-2.0, 0.0, 3.0]))
-    Tensor([2., 0., 3.], dtype=float32)
-    """
-    return Abs()(a)[0]
-
-
-def exp(a: Tensor) -> Tensor:
-    """Exponential function.
-
-    Raises TypeError unless a has a float type.
-
-    >>> autograd.exp(tensor.Tensor(data=[0.0, 1.0]))
-    Tensor([1.    , 2.7183], dtype=float32)
-    """
-    return Exp()(a)[0]
-
-
-def sign(a: Tensor) -> Tensor:
-    """Sign: -1, 0 or 1. The gradient is 0.
-
-    >>> autograd.sign(tensor.Tensor(data=[-3.0, 0.0, 0.5]))
-    Tensor([-1.,  0.,  1.], dtype=float32)
-    """
-    return Sign()(a)[0]
+tanh: OfTensor = function_of(Tanh, of_tensors=True)
 
 
 def _not(x: Tensor) -> Tensor:

@@ -8,7 +8,6 @@ import numpy as np
 
 from .. import singa_wrap as _c
 from ..dtypes import as_dtype
-from ..raw import compat_mode
 from ..raw.check import integer, number
 from ..tape.elements import as_raw
 from ..tape.tensor import Tensor
@@ -29,6 +28,8 @@ class Gather(BuiltinOperator):
     """
 
     fresh_gradients = True
+    #: Whether indices in a list are taken modulo the length.
+    wraps: bool = False
 
     def __init__(self, axis: int, indices: Any) -> None:
         super().__init__()
@@ -44,7 +45,7 @@ class Gather(BuiltinOperator):
 
     def _wrapped(self) -> Any:
         if not (
-            compat_mode.enabled
+            self.wraps
             and isinstance(self.indices, (list, tuple))
             and -len(self._shape) <= self.axis < len(self._shape)
         ):
@@ -425,8 +426,7 @@ def onehot(axis: int, indices: Tensor, depth: Any, values: Any) -> Tensor:
     Tensor([[0., 0., 1.],
             [1., 0., 0.]], dtype=float32)
     """
-    strict = not compat_mode.enabled
-    return OneHot(axis, depth, values, strict)(tensor_of(indices))[0]
+    return OneHot(axis, depth, values, strict=True)(tensor_of(indices))[0]
 
 
 def nonzero(x: Tensor) -> Tensor:

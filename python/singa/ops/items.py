@@ -10,7 +10,6 @@ import numpy as np
 
 from .. import singa_wrap as _c
 from ..dtypes import is_float
-from ..raw import compat_mode
 from ..raw.arrays import fill
 from ..raw.indexing import bounds, is_mask, keeping_axes, normalize, view
 from ..tape.elements import as_raw
@@ -23,6 +22,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..tape.operator import Raw
+
+#: Whether an integer leaves an axis of length 1, every item is a copy, and floats are masks.
+keeps_axes: bool = False
 
 
 def getitem(self: Tensor, key: Any) -> Tensor:
@@ -47,7 +49,7 @@ def getitem(self: Tensor, key: Any) -> Tensor:
     """
     entries = _entries(self, key)
     item = _item(self, entries)
-    if compat_mode.enabled:
+    if keeps_axes:
         item.data = item.data.Clone()
     return item
 
@@ -84,7 +86,7 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
 
 def _entries(x: Tensor, key: Any) -> list[Any]:
     entries = normalize(_without_tensors(key), x.ndim())
-    return keeping_axes(entries, x.shape) if compat_mode.enabled else entries
+    return keeping_axes(entries, x.shape) if keeps_axes else entries
 
 
 def _without_tensors(key: Any) -> Any:
@@ -95,7 +97,7 @@ def _without_tensors(key: Any) -> Any:
         return key
     if not is_float(key.dtype):
         return key.numpy()
-    if compat_mode.enabled and key.ndim():
+    if keeps_axes and key.ndim():
         return key.numpy().astype(np.bool_)
     raise TypeError(
         f"[getitem] a {key.dtype.name} tensor is not an index; integers and bools are: "

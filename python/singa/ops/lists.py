@@ -1,4 +1,4 @@
-"""Elementwise operators of one or more tensors."""
+"""Sum, mean, maximum and minimum: of the elements of one tensor, and of several tensors."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
 from ..dtypes import float32, is_float
-from ..raw import compat_mode
 from ..tape.tensor import Tensor
 from .base import BuiltinOperator
-from .conversion import Promoting, converted
-from .reduction import reduce_max, reduce_mean, reduce_min, reduce_sum
+from .conversion import Promoting, as_float, converted, in_type
+from .reduction import Axes, ReduceMax, ReduceMean, ReduceMin, ReduceSum
 
 if TYPE_CHECKING:
     from ..tape.operator import Raw
@@ -91,16 +90,27 @@ def _listed(xs: tuple[Any, ...]) -> tuple[Tensor, ...]:
     return xs
 
 
-def _only(xs: tuple[Any, ...]) -> bool:
-    """Whether one tensor is given, whose elements are meant; in SINGA it is a list of one."""
-    return len(xs) == 1 and isinstance(xs[0], Tensor) and not compat_mode.enabled
+def _listed_alone(op: str, xs: tuple[Any, ...], options: dict[str, Any]) -> tuple[Tensor, ...]:
+    """The tensors of a list, for which there are no options."""
+    for name, value in options.items():
+        if value is not None and value is not False:
+            raise TypeError(f"[{op}] {name} is for one tensor, not for a list")
+    return _listed(xs)
 
 
-def sum(*xs: Tensor) -> Tensor:
-    """Elementwise sum of tensors, given as arguments or as one list.
+def is_one(xs: tuple[Any, ...]) -> bool:
+    """Whether one tensor is given, whose elements are meant."""
+    return len(xs) == 1 and isinstance(xs[0], Tensor)
 
-    Of one tensor it is the sum of its elements, with shape (); with SINGA's behaviour
-    (`singa.compat`), the tensor. Raises ValueError for an empty list.
+
+def sum(*xs: Tensor, axis: Axes = None, keepdims: bool = False, dtype: Any = None) -> Tensor:
+    """Sum over an axis or axes of one tensor (default: all); of several tensors, given as arguments
+    or as one list, their elementwise sum.
+
+    The axes are removed unless `keepdims` is set. `dtype` is a type to convert to before, and the
+    type of the result; the sum of integers and bools is int64 without it. Raises ValueError for an
+    axis outside, and for an empty list. With SINGA's behaviour (`singa.compat`), one tensor without
+    options is a list of one.
 
     >>> a, b = tensor.Tensor(data=[1.0, 2.0]), tensor.Tensor(data=[10.0, 20.0])
     >>> autograd.sum(a, b)
@@ -108,7 +118,10 @@ def sum(*xs: Tensor) -> Tensor:
     >>> autograd.sum(a)
     Tensor(3., dtype=float32)
     """
-    return reduce_sum(xs[0], None, 0) if _only(xs) else add_all(*xs)
+    if not is_one(xs):
+        options = {"axis": axis, "keepdims": keepdims, "dtype": dtype}
+        return Sum()(*_listed_alone("sum", xs, options))[0]
+    return in_type(lambda x: ReduceSum(axis, keepdims)(x)[0], xs[0], dtype)
 
 
 def add_all(*xs: Tensor) -> Tensor:
@@ -121,11 +134,14 @@ def add_all(*xs: Tensor) -> Tensor:
     return Sum()(*_listed(xs))[0]
 
 
-def mean(*xs: Tensor) -> Tensor:
-    """Elementwise mean of tensors, given as arguments or as one list.
+def mean(*xs: Tensor, axis: Axes = None, keepdims: bool = False, dtype: Any = None) -> Tensor:
+    """Mean over an axis or axes of one tensor (default: all); of several tensors, given as
+    arguments or as one list, their elementwise mean.
 
-    Of one tensor it is the mean of its elements, with shape (); with SINGA's behaviour
-    (`singa.compat`), the tensor. Raises ValueError for an empty list.
+    The axes are removed unless `keepdims` is set. Integers and bools count as float32. `dtype` is a
+    float type to convert to before. Raises ValueError for an axis outside, and for an empty list,
+    TypeError for a `dtype` that is no float type. With SINGA's behaviour (`singa.compat`), one
+    tensor without options is a list of one.
 
     >>> a, b = tensor.Tensor(data=[1.0, 2.0]), tensor.Tensor(data=[10.0, 20.0])
     >>> autograd.mean(a, b)
@@ -133,17 +149,20 @@ def mean(*xs: Tensor) -> Tensor:
     >>> autograd.mean(a)
     Tensor(1.5, dtype=float32)
     """
-    if not _only(xs):
-        return Mean()(*_listed(xs))[0]
-    (x,) = xs
-    return reduce_mean(x if is_float(x.dtype) else converted(x, float32), None, 0)
+    if not is_one(xs):
+        options = {"axis": axis, "keepdims": keepdims, "dtype": dtype}
+        return Mean()(*_listed_alone("mean", xs, options))[0]
+    x = as_float("mean", xs[0], dtype)
+    return ReduceMean(axis, keepdims)(x if is_float(x.dtype) else converted(x, float32))[0]
 
 
-def max(*xs: Tensor) -> Tensor:
-    """Elementwise maximum of tensors, given as arguments or as one list.
+def max(*xs: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Maximum over an axis or axes of one tensor (default: all): the values alone, as in NumPy. Of
+    several tensors, given as arguments or as one list, it is their elementwise maximum.
 
-    Of one tensor it is the maximum of its elements, with shape (); with SINGA's behaviour
-    (`singa.compat`), the tensor. Raises ValueError for an empty list.
+    The axes are removed unless `keepdims` is set. Equal maxima share the gradient. Raises
+    ValueError for an axis outside, and for an empty list. With SINGA's behaviour (`singa.compat`),
+    one tensor without options is a list of one.
 
     >>> a, b = tensor.Tensor(data=[1.0, 5.0]), tensor.Tensor(data=[3.0, 2.0])
     >>> autograd.max(a, b)
@@ -151,14 +170,18 @@ def max(*xs: Tensor) -> Tensor:
     >>> autograd.max(a)
     Tensor(5., dtype=float32)
     """
-    return reduce_max(xs[0], None, 0) if _only(xs) else Max()(*_listed(xs))[0]
+    if not is_one(xs):
+        return Max()(*_listed_alone("max", xs, {"axis": axis, "keepdims": keepdims}))[0]
+    return ReduceMax(axis, keepdims)(xs[0])[0]
 
 
-def min(*xs: Tensor) -> Tensor:
-    """Elementwise minimum of tensors, given as arguments or as one list.
+def min(*xs: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Minimum over an axis or axes of one tensor (default: all): the values alone, as in NumPy. Of
+    several tensors, given as arguments or as one list, it is their elementwise minimum.
 
-    Of one tensor it is the minimum of its elements, with shape (); with SINGA's behaviour
-    (`singa.compat`), the tensor. Raises ValueError for an empty list.
+    The axes are removed unless `keepdims` is set. Equal minima share the gradient. Raises
+    ValueError for an axis outside, and for an empty list. With SINGA's behaviour (`singa.compat`),
+    one tensor without options is a list of one.
 
     >>> a, b = tensor.Tensor(data=[1.0, 5.0]), tensor.Tensor(data=[3.0, 2.0])
     >>> autograd.min(a, b)
@@ -166,4 +189,6 @@ def min(*xs: Tensor) -> Tensor:
     >>> autograd.min(a)
     Tensor(1., dtype=float32)
     """
-    return reduce_min(xs[0], None, 0) if _only(xs) else Min()(*_listed(xs))[0]
+    if not is_one(xs):
+        return Min()(*_listed_alone("min", xs, {"axis": axis, "keepdims": keepdims}))[0]
+    return ReduceMin(axis, keepdims)(xs[0])[0]

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
-from ..raw import compat_mode
 from ..raw.check import InvalidInputError, fraction, number
 from ..tape.elements import as_raw
 from ..tape.tensor import Tensor, is_computed
@@ -154,7 +153,6 @@ class BinaryCrossEntropy(TargetLoss):
 
     def forward(self, x: Raw, t: Raw | None = None) -> Raw:
         target = self._target(x)
-        self._is_shifted = compat_mode.enabled
         if not self._is_shifted:
             self.save(x, target)
             return loss_like(_checked(_c.BinaryCrossEntropyForward, x, target))
@@ -210,9 +208,11 @@ class MeanSquareError(TargetLoss):
     With SINGA's behaviour (`singa.compat`) the targets are broadcast to the shape of x.
     """
 
+    _broadcasts = False
+
     def forward(self, x: Raw, t: Raw | None = None) -> Raw:
         target = self._target(x).AsType(x.data_type())
-        if compat_mode.enabled and not target.same_shape(x):
+        if self._broadcasts and not target.same_shape(x):
             target = _checked(target.Broadcast, x.shape())
         self.save(x, target)
         return loss_like(_checked(_c.MeanSquareErrorForward, x, target))
@@ -230,6 +230,7 @@ class RankingLoss(_Loss):
     With SINGA's behaviour (`singa.compat`) it is the sum divided by the number of rows.
     """
 
+    _by_rows = False
     _factor = 1.0
 
     def __init__(self, M: float = 0.2) -> None:
@@ -239,7 +240,7 @@ class RankingLoss(_Loss):
     def forward(self, pos: Raw, neg: Raw) -> Raw:
         self.save(pos, neg)
         loss = _checked(_c.RankingLossForward, pos, neg, self.M)
-        if compat_mode.enabled and pos.rank():
+        if self._by_rows and pos.rank():
             self._factor = pos.size() / max(_rows(pos), 1)
             loss = _c.Unary(_c.UnaryOp_kMulScalar, loss, self._factor)
         return loss_like(loss)

@@ -7,6 +7,7 @@ and `out=None`, which NumPy's functions pass. All methods are recorded on the ta
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self
@@ -16,7 +17,6 @@ import numpy as np
 from .. import singa_wrap as _c
 from ..dtypes import (
     DType,
-    as_dtype,
     bfloat16,
     bool_,
     float16,
@@ -26,50 +26,48 @@ from ..dtypes import (
     int64,
     is_float,
 )
-from ..raw import arrays, compat_mode
-from ..raw.check import integer
+from ..raw import arrays
 from ..tape.elements import as_raw
+from ..tape.grad_mode import state
 from ..tape.operator import apply
-from ..tape.tensor import Tensor, install, wrap
-from . import elementwise
+from ..tape.tensor import Tensor, install, is_computed, wrap
+from . import elementwise, lists
 from .arithmetic import clip, pow
-from .conversion import Cast, converted
-from .elementwise import Abs, Exp, Log, ReLU, Sigmoid, Sqrt, Square, Tanh
+from .conversion import Cast, as_float, in_type
 from .indexing import where
 from .items import getitem, setitem
 from .joining import Repeat
 from .linalg import matmul
-from .movement import Clone, Contiguous, Reshape, Squeeze, ToDevice, Transpose, Unsqueeze
-from .reduction import (
-    ArgMax,
-    ArgMin,
-    Axes,
-    LogSoftMax,
-    ReduceMax,
-    ReduceMean,
-    ReduceMin,
-    ReduceProd,
-    ReduceSum,
-    softmax_along,
+from .movement import (
+    Clone,
+    Contiguous,
+    Reshape,
+    ToDevice,
+    Transpose,
+    flatten,
+    reshape,
+    squeeze,
+    transpose,
+    unsqueeze,
 )
+from .reduction import Axes, argmax, argmin, log_softmax, reduce_prod, softmax
 from .signs import SIGNS
 from .statistics import all, any, std, var
 
 if TYPE_CHECKING:
     from ..singa_wrap import Device
-    from ..tape.operator import Operator
 
-#: Methods that apply an operator, with the docstring of its function in `elementwise`.
-_ELEMENTWISE: dict[str, type[Operator]] = {
-    "abs": Abs,
-    "exp": Exp,
-    "log": Log,
-    "relu": ReLU,
-    "sigmoid": Sigmoid,
-    "sqrt": Sqrt,
-    "square": Square,
-    "tanh": Tanh,
-}
+#: Functions of one tensor that are methods, too.
+_ELEMENTWISE: tuple[Callable[..., Tensor], ...] = (
+    elementwise.abs,
+    elementwise.exp,
+    elementwise.log,
+    elementwise.relu,
+    elementwise.sigmoid,
+    elementwise.sqrt,
+    elementwise.square,
+    elementwise.tanh,
+)
 #: Methods that convert to a type.
 _CONVERSIONS: dict[str, DType] = {
     "bfloat16": bfloat16,
@@ -91,7 +89,7 @@ def _named(op: str, axis: Axes, keepdims: bool, names: dict[str, Any]) -> tuple[
     return axis, keepdims
 
 
-def _extremum(op: str, t: Tensor, axis: Axes, keepdims: bool, names: dict[str, Any]) -> Tensor:
+def _extremum(op: str, axis: Axes, keepdims: bool, names: dict[str, Any]) -> dict[str, Any]:
     if isinstance(axis, Tensor):
         raise TypeError(f"[{op}] takes an axis; autograd.{op}(a, b) compares two tensors")
     if "dim" in names:
@@ -100,33 +98,37 @@ def _extremum(op: str, t: Tensor, axis: Axes, keepdims: bool, names: dict[str, A
             "gives (values, indices)"
         )
     axis, keepdims = _named(op, axis, keepdims, names)
-    return apply((ReduceMax if op == "max" else ReduceMin)(axis, keepdims), t)
+    return {"axis": axis, "keepdims": keepdims}
 
 
-def _in_type(reduce: Callable[[Tensor], Tensor], t: Any, dtype: Any) -> Tensor:
-    """reduce(t), computed from a `dtype` and given in it; None: in its own type."""
-    if dtype is None:
-        return reduce(t)
-    y = reduce(t.as_type(dtype))
-    return apply(Cast(dtype), y) if y.dtype != as_dtype(dtype) else y
+def _last_axis(op: str, t: Tensor, axis: Any) -> int:
+    """The axis of a softmax: where it is not given and there are several, the default of the
+    function differs from what the method's was."""
+    if axis is not None:
+        return axis
+    if (rank := t.ndim()) > 2:
+        raise ValueError(
+            f"[{op}] which axis of shape {t.shape}? Give x.{op}(-1), which was the default, or "
+            f"x.{op}(1), that of autograd.{op}"
+        )
+    return rank - 1
 
 
-def _as_float(op: str, t: Any, dtype: Any) -> Any:
-    if dtype is None:
-        return t
-    if not is_float(as_dtype(dtype)):
-        raise TypeError(f"[{op}] dtype must be a float type, got {as_dtype(dtype)}")
-    return t.as_type(dtype)
+def _recorded_if_led(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A decorator of methods: they are recorded as `apply` does, where functions of `autograd`
+    record whenever an input requires a gradient."""
 
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Tensor:
+        if not state.recording or self.stores_grad or is_computed(self):
+            return method(self, *args, **kwargs)
+        state.recording = False
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            state.recording = True
 
-def _index(
-    kind: type[ArgMax], t: Tensor, axis: int | None, keepdims: bool, names: dict[str, Any]
-) -> Tensor:
-    where_, keepdims = _named(kind.__name__.lower(), axis, keepdims, names)
-    if where_ is not None:
-        return apply(kind(where_, keepdims), t)  # type: ignore[arg-type]
-    index = apply(kind(0, False), t.reshape((-1,)))
-    return index.reshape((1,) * t.ndim()) if keepdims else index
+    return call
 
 
 def _each(first: Any, more: tuple[Any, ...]) -> Any:
@@ -142,47 +144,45 @@ class Methods:
 
     # Reductions.
 
+    @_recorded_if_led
     def sum(
         self: Any, axis: Axes = None, keepdims: bool = False, dtype: Any = None, **names: Any
     ) -> Tensor:
-        """Sum over an axis or axes (default: all). That of integers and bools is int64. `dtype` is
-        a type to convert to before, and the type of the result.
+        """Sum over an axis or axes (default: all); see `autograd.sum`.
 
         >>> x = tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0]])
         >>> x.sum(), x.sum(axis=0)
         (Tensor(10., dtype=float32), Tensor([4., 6.], dtype=float32))
         """
-        axes = _named("sum", axis, keepdims, names)
-        return _in_type(lambda x: apply(ReduceSum(*axes), x), self, dtype)
+        axis, keepdims = _named("sum", axis, keepdims, names)
+        return lists.sum(self, axis=axis, keepdims=keepdims, dtype=dtype)
 
+    @_recorded_if_led
     def prod(
         self: Any, axis: Axes = None, keepdims: bool = False, dtype: Any = None, **names: Any
     ) -> Tensor:
         """Product over an axis or axes (default: all). That of integers and bools is int64. `dtype`
-        is as for `sum`.
+        is a type to convert to before, and the type of the result.
 
         >>> tensor.Tensor(data=[2.0, 3.0, 4.0]).prod()
         Tensor(24., dtype=float32)
         """
         axes = _named("prod", axis, keepdims, names)
-        return _in_type(lambda x: apply(ReduceProd(*axes), x), self, dtype)
+        return in_type(lambda x: reduce_prod(x, *axes), self, dtype)
 
+    @_recorded_if_led
     def mean(
         self: Any, axis: Axes = None, keepdims: bool = False, dtype: Any = None, **names: Any
     ) -> Tensor:
-        """Mean over an axis or axes (default: all). Integers and bools count as float32. `dtype` is
-        a float type to convert to before.
-
-        Raises TypeError for a `dtype` that is no float type.
+        """Mean over an axis or axes (default: all); see `autograd.mean`.
 
         >>> x = tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0]])
         >>> x.mean(axis=1, keepdims=True)
         Tensor([[1.5],
                 [3.5]], dtype=float32)
         """
-        axes = _named("mean", axis, keepdims, names)
-        x = _as_float("mean", self, dtype)
-        return apply(ReduceMean(*axes), x if is_float(x.dtype) else converted(x, float32))
+        axis, keepdims = _named("mean", axis, keepdims, names)
+        return lists.mean(self, axis=axis, keepdims=keepdims, dtype=dtype)
 
     def var(
         self: Any,
@@ -199,7 +199,7 @@ class Methods:
         """
         correction, dtype = names.pop("ddof", correction), names.pop("dtype", None)
         axes = _named("var", axis, keepdims, names)
-        return var(_as_float("var", self, dtype), *axes, correction)
+        return var(as_float("var", self, dtype), *axes, correction)
 
     def std(
         self: Any,
@@ -215,42 +215,44 @@ class Methods:
         """
         correction, dtype = names.pop("ddof", correction), names.pop("dtype", None)
         axes = _named("std", axis, keepdims, names)
-        return std(_as_float("std", self, dtype), *axes, correction)
+        return std(as_float("std", self, dtype), *axes, correction)
 
+    @_recorded_if_led
     def max(self: Any, axis: Axes = None, keepdims: bool = False, **names: Any) -> Tensor:
         """Maximum over an axis or axes (default: all): the values alone, as in NumPy, where
-        torch.max gives (values, indices). Equal maxima share the gradient.
+        torch.max gives (values, indices); see `autograd.max`.
 
         >>> tensor.Tensor(data=[[1.0, 4.0], [3.0, 2.0]]).max(axis=1)
         Tensor([4., 3.], dtype=float32)
         """
-        return _extremum("max", self, axis, keepdims, names)
+        return lists.max(self, **_extremum("max", axis, keepdims, names))
 
+    @_recorded_if_led
     def min(self: Any, axis: Axes = None, keepdims: bool = False, **names: Any) -> Tensor:
         """Minimum over an axis or axes (default: all); see `max`.
 
         >>> tensor.Tensor(data=[[1.0, 4.0], [3.0, 2.0]]).min(axis=1)
         Tensor([1., 2.], dtype=float32)
         """
-        return _extremum("min", self, axis, keepdims, names)
+        return lists.min(self, **_extremum("min", axis, keepdims, names))
 
     def argmax(self: Any, axis: int | None = None, keepdims: bool = False, **names: Any) -> Tensor:
         """Index (int64) of the first maximum along an axis; without an axis, in the flattened
-        tensor. A NaN counts as the maximum.
+        tensor; see `autograd.argmax`.
 
         >>> tensor.Tensor(data=[[1.0, 4.0], [3.0, 2.0]]).argmax(axis=1)
         Tensor([1, 0], dtype=int64)
         """
-        return _index(ArgMax, self, axis, keepdims, names)
+        return argmax(self, *_named("argmax", axis, keepdims, names))  # type: ignore[arg-type]
 
     def argmin(self: Any, axis: int | None = None, keepdims: bool = False, **names: Any) -> Tensor:
         """Index (int64) of the first minimum along an axis; without an axis, in the flattened
-        tensor. A NaN counts as the minimum.
+        tensor; see `autograd.argmin`.
 
         >>> tensor.Tensor(data=[[1.0, 4.0], [3.0, 2.0]]).argmin()
         Tensor(0, dtype=int64)
         """
-        return _index(ArgMin, self, axis, keepdims, names)
+        return argmin(self, *_named("argmin", axis, keepdims, names))  # type: ignore[arg-type]
 
     def any(self: Any, axis: Axes = None, keepdims: bool = False, **names: Any) -> Tensor:
         """Whether an element along an axis or axes (default: all) is not 0, as bool.
@@ -270,6 +272,7 @@ class Methods:
 
     # Shape.
 
+    @_recorded_if_led
     def reshape(self: Any, shape: Sequence[int] | int, *more: int) -> Tensor:
         """The same elements with another shape; a view where possible. One entry may be -1. The
         lengths are given as one sequence or one by one.
@@ -279,18 +282,16 @@ class Methods:
         >>> tensor.zeros((2, 6)).reshape((3, -1)).shape
         (3, 4)
         """
-        return apply(Reshape(_each(shape, more)), self)
+        return reshape(self, _each(shape, more))
 
+    @_recorded_if_led
     def transpose(self: Any, axes: Sequence[int] | None = None) -> Tensor:
-        """A view with permuted axes. By default the order of the axes is reversed.
-
-        Of an image in channels-last layout it is a view of a copy in the same order, which recorded
-        steps do without where the image is not used again.
+        """A view with permuted axes (default: reversed); see `autograd.transpose`.
 
         >>> tensor.zeros((2, 3, 4)).transpose().shape
         (4, 3, 2)
         """
-        return apply(Transpose(axes), self)
+        return transpose(self, axes)
 
     def contiguous(self: Any) -> Tensor:
         """This tensor if its elements lie in row-major order, otherwise a copy in that order.
@@ -311,8 +312,6 @@ class Methods:
         >>> tensor.Tensor(data=[1.0, 2.0]).clone()
         Tensor([1., 2.], dtype=float32)
         """
-        if compat_mode.enabled:
-            return self.deepcopy()
         t = apply(Clone(), self)
         if t._creator is None:
             t.requires_grad, t.stores_grad = self.requires_grad, self.stores_grad
@@ -353,30 +352,40 @@ class Methods:
         order = _each(axes, more)
         return apply(Transpose([order] if isinstance(order, int) else order), self)
 
-    def flatten(self: Any, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-        """Joins the axes from `start_dim` to `end_dim` (default: all) into one, as torch.flatten.
+    @_recorded_if_led
+    def flatten(
+        self: Any,
+        *axes: int,
+        axis: int | None = None,
+        start_dim: int | None = None,
+        end_dim: int | None = None,
+    ) -> Tensor:
+        """A matrix, of the axes before `axis` and those from it on, as `autograd.flatten`; or, with
+        `start_dim` and `end_dim`, also as two numbers, the axes between them joined, as
+        torch.flatten.
 
-        Raises ValueError for axes outside the tensor or in the wrong order.
+        Raises ValueError where it would not be the same: without an axis, and for one other than 1
+        that has no name.
 
         >>> tensor.zeros((2, 3, 4)).flatten(1).shape
         (2, 12)
+        >>> tensor.zeros((2, 3, 4)).flatten(start_dim=0).shape
+        (24,)
         """
-        shape = self.shape or (1,)
-        rank = len(shape)
-        start, end = (
-            integer("flatten", name, axis)
-            for name, axis in (("start_dim", start_dim), ("end_dim", end_dim))
-        )
-        if not (-rank <= start < rank and -rank <= end < rank) or start % rank > end % rank:
+        if len(axes) == 2:
+            start_dim, end_dim = axes
+        elif axes == (1,):
+            axis = 1
+        elif axes or (axis, start_dim, end_dim) == (None, None, None):
+            number = axes[0] if axes else 0
             raise ValueError(
-                f"[flatten] no axes {start} to {end} in a tensor of shape {self.shape}"
+                f"[flatten] x.flatten(start_dim={number}) joins the axes from {number} on, as "
+                f"torch.flatten; x.flatten(axis={axes[0] if axes else 1}) gives a matrix, as "
+                "autograd.flatten"
             )
-        start, end = start % rank, end % rank
-        count = 1
-        for n in shape[start : end + 1]:
-            count *= n
-        return apply(Reshape((*shape[:start], count, *shape[end + 1 :])), self)
+        return flatten(self, 1 if axis is None else axis, start_dim=start_dim, end_dim=end_dim)
 
+    @_recorded_if_led
     def squeeze(self: Any, axis: int | Sequence[int] = (), **names: Any) -> Tensor:
         """Removes one or more axes of length 1 (default: all of them). Raises ValueError for an
         axis of another length.
@@ -385,15 +394,16 @@ class Methods:
         (3,)
         """
         axes, _ = _named("squeeze", axis, False, names)
-        return apply(Squeeze(() if axes is None else axes), self)
+        return squeeze(self, () if axes is None else axes)
 
-    def unsqueeze(self: Any, axis: int) -> Tensor:
-        """Inserts an axis of length 1, at position `axis` of the result.
+    @_recorded_if_led
+    def unsqueeze(self: Any, axis: int = -1) -> Tensor:
+        """Inserts an axis of length 1, at position `axis` of the result; see `autograd.unsqueeze`.
 
         >>> tensor.zeros((2, 3)).unsqueeze(1).shape
         (2, 1, 3)
         """
-        return apply(Unsqueeze(axis), self)
+        return unsqueeze(self, axis)
 
     @property
     def mT(self: Any) -> Tensor:  # noqa: N802 (the name in NumPy and PyTorch)
@@ -479,21 +489,25 @@ class Methods:
         """
         return pow(self, exponent)
 
-    def softmax(self: Any, axis: int = -1, **names: Any) -> Tensor:
-        """Softmax along one axis (default: the last).
+    def softmax(self: Any, axis: int | None = None, **names: Any) -> Tensor:
+        """Softmax along an axis; see `autograd.softmax`. Only vectors and matrices need none: it is
+        the last.
 
         >>> tensor.Tensor(data=[[0.0, 1.0, 2.0]]).softmax()
         Tensor([[0.09  , 0.2447, 0.6652]], dtype=float32)
         """
-        return softmax_along(self, names.pop("dim", axis), **names)
+        where_, _ = _named("softmax", axis, False, names)
+        return softmax(self, _last_axis("softmax", self, where_))
 
-    def log_softmax(self: Any, axis: int = -1, **names: Any) -> Tensor:
-        """Logarithm of softmax along an axis (default: the last).
+    @_recorded_if_led
+    def log_softmax(self: Any, axis: int | None = None, **names: Any) -> Tensor:
+        """Logarithm of softmax along an axis; see `softmax`.
 
         >>> tensor.Tensor(data=[[0.0, 1.0, 2.0]]).log_softmax()
         Tensor([[-2.4076, -1.4076, -0.4076]], dtype=float32)
         """
-        return apply(LogSoftMax(names.pop("dim", axis), **names), self)
+        where_, _ = _named("log_softmax", axis, False, names)
+        return log_softmax(self, _last_axis("log_softmax", self, where_))
 
     def clip(self: Any, min: Any = None, max: Any = None) -> Tensor:
         """Limits the elements to [min, max], numbers or tensors; None means no limit. See
@@ -543,12 +557,12 @@ def _moved(t: Tensor, device: Device) -> Tensor:
     return t if t.device.id() == device.id() else apply(ToDevice(device), t)
 
 
-def _applying(name: str, kind: type[Operator]) -> Callable[..., Tensor]:
+def _applying(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def method(self: Tensor) -> Tensor:
-        return apply(kind(), self)
+        return function(self)
 
-    method.__doc__ = getattr(elementwise, name).__doc__
-    return method
+    method.__doc__ = function.__doc__
+    return _recorded_if_led(method)
 
 
 def _converting(name: str, dtype: DType) -> Callable[..., Tensor]:
@@ -569,7 +583,7 @@ METHODS: dict[str, Any] = {
     "__getitem__": getitem,
     "__setitem__": setitem,
     **{k: v for k, v in vars(Methods).items() if isinstance(v, FunctionType | property)},
-    **{name: _applying(name, kind) for name, kind in _ELEMENTWISE.items()},
+    **{function.__name__: _applying(function) for function in _ELEMENTWISE},
     **{name: _converting(name, dtype) for name, dtype in _CONVERSIONS.items()},
 }
 install(METHODS)

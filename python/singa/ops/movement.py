@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import singa_wrap as _c
-from ..raw import compat_mode
-from ..raw.check import integers
+from ..raw.check import integer, integers
 from ..raw.indexing import view
+from ..tape.arguments import also_named
 from ..tape.tensor import Tensor
 from .base import BuiltinOperator, Constant, axes_of, integers_of, numbers_of
 
@@ -130,6 +130,9 @@ class Unsqueeze(_Reshaping):
     the list [0] leaves a vector as it is.
     """
 
+    #: Whether an axis outside is the first or the last one.
+    clamps: bool = False
+
     def __init__(self, axis: int | Sequence[int]) -> None:
         super().__init__()
         self._several = axis is not None and hasattr(axis, "__len__")
@@ -138,11 +141,11 @@ class Unsqueeze(_Reshaping):
 
     def forward(self, x: Raw) -> Raw:
         self._shape = x.shape()
-        if compat_mode.enabled and self._leaves_vectors and len(self._shape) == 1:
+        if self.clamps and self._leaves_vectors and len(self._shape) == 1:
             return x.Reshape(self._shape)
         rising = self.axis == tuple(sorted(self.axis)) and min(self.axis, default=0) >= 0
         twice = len(set(self.axis)) < len(self.axis)  # x.Unsqueeze raises for these
-        clamps = compat_mode.enabled and self._several
+        clamps = self.clamps and self._several
         if (rising or twice or not self._several) and not clamps:
             return x.Unsqueeze(self.axis)
         shape = list(self._shape)
@@ -279,8 +282,10 @@ def to_blocked(x: Tensor) -> Tensor:
     return ToBlocked()(x)[0]
 
 
+@also_named(tensor="x")
 def reshape(x: Tensor, shape: Any) -> Tensor:
-    """Changes the shape. One entry may be -1, and a 0 keeps the length of x's axis, as in ONNX.
+    """The same elements with another shape; a view where possible. One entry may be -1, and a 0
+    keeps the length of x's axis, as in ONNX.
 
     Raises ValueError for another number of elements.
 
@@ -292,17 +297,34 @@ def reshape(x: Tensor, shape: Any) -> Tensor:
     return Reshape(shape)(x)[0]
 
 
-def flatten(x: Tensor, axis: int = 1) -> Tensor:
+def flatten(
+    x: Tensor, axis: int = 1, *, start_dim: int | None = None, end_dim: int | None = None
+) -> Tensor:
     """Reshapes to a matrix: the axes before `axis` (default 1), and the axes from it on.
 
-    Raises ValueError for an axis outside x.
+    With `start_dim` or `end_dim` it joins the axes from `start_dim` (default: the first) to
+    `end_dim` (default: the last) into one and keeps the others, as torch.flatten.
+
+    Raises ValueError for axes outside x or in the wrong order.
 
     >>> autograd.flatten(tensor.zeros((2, 3, 4))).shape
     (2, 12)
     >>> autograd.flatten(tensor.zeros((2, 3, 4)), axis=2).shape
     (6, 4)
+    >>> autograd.flatten(tensor.zeros((2, 3, 4)), start_dim=0).shape
+    (24,)
     """
-    return Flatten(axis)(x)[0]
+    if start_dim is None and end_dim is None:
+        return Flatten(axis)(x)[0]
+    shape = x.shape or (1,)
+    rank = len(shape)
+    start = integer("flatten", "start_dim", 0 if start_dim is None else start_dim)
+    end = integer("flatten", "end_dim", -1 if end_dim is None else end_dim)
+    if not (-rank <= start < rank and -rank <= end < rank) or start % rank > end % rank:
+        raise ValueError(f"[flatten] no axes {start} to {end} in a tensor of shape {x.shape}")
+    start, end = start % rank, end % rank
+    joined = math.prod(shape[start : end + 1])
+    return Reshape((*shape[:start], joined, *shape[end + 1 :]))(x)[0]
 
 
 def squeeze(x: Tensor, axis: int | Sequence[int] = ()) -> Tensor:
@@ -330,11 +352,15 @@ def unsqueeze(x: Tensor, axis: int | Sequence[int] = -1) -> Tensor:
     return Unsqueeze(axis)(x)[0]
 
 
+@also_named(t="x", axes="shape")
 def transpose(x: Tensor, shape: Sequence[int] | None = None) -> Tensor:
-    """Permutes the axes to the order in `shape`, which is SINGA's name of the argument. By default
-    the order is reversed.
+    """A view with permuted axes, in the order of `axes`, which SINGA's autograd calls `shape`. By
+    default the order is reversed.
 
-    Raises ValueError unless `shape` has each axis once.
+    Of an image in channels-last layout it is a view of a copy in the same order, which recorded
+    steps do without where the image is not used again.
+
+    Raises ValueError unless `axes` has each axis once.
 
     >>> autograd.transpose(tensor.zeros((2, 3, 4)), (0, 2, 1)).shape
     (2, 4, 3)

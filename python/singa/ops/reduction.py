@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import singa_wrap as _c
-from ..raw import compat_mode
 from ..tape.tensor import Tensor
 from .base import BuiltinOperator, Constant, axes_of
 from .elementwise import log
+from .movement import reshape
 
 if TYPE_CHECKING:
     from ..tape.operator import Raw
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     class ReducesTensor(Protocol):
         """A function that reduces axes of a tensor."""
 
-        def __call__(self, x: Tensor, axes: Axes = None, keepdims: bool | int = 1) -> Tensor: ...
+        def __call__(
+            self, x: Tensor, axes: Axes = None, keepdims: bool | int = 1, *, axis: Axes = None
+        ) -> Tensor: ...
 
 
 class Reduction(BuiltinOperator):
@@ -249,23 +251,17 @@ class ArgMin(ArgMax):
 
 
 class SoftMax(BuiltinOperator):
-    """Softmax e^x / Σ e^x along an axis.
-
-    With SINGA's behaviour (`singa.compat`) the sum goes over all axes from `axis` on.
-    """
+    """Softmax e^x / Σ e^x along an axis."""
 
     fresh_gradients = True
-    #: Whether the sum goes over all axes from `axis` on. None until forward runs: as `singa.compat`
-    #: says.
-    flattens: bool | None = None
+    #: Whether the sum goes over all axes from `axis` on.
+    flattens: bool = False
 
     def __init__(self, axis: int = 1) -> None:
         super().__init__()
         self.axis = axis
 
     def forward(self, x: Raw) -> Raw:
-        if self.flattens is None:
-            self.flattens = compat_mode.enabled
         y = _c.SoftMax(x, self.axis) if self.flattens else _c.Softmax(x, self.axis)
         self.save(y)
         return y
@@ -279,6 +275,8 @@ class SoftMax(BuiltinOperator):
 
 class LogSoftMax(SoftMax):
     """Logarithm of softmax along an axis."""
+
+    flattens = False
 
     def forward(self, x: Raw) -> Raw:
         y = _c.LogSoftmax(x, self.axis)
@@ -321,9 +319,18 @@ class CosSim(BuiltinOperator):
         )
 
 
+def _axes(op: str, axes: Axes, axis: Axes) -> Axes:
+    """The axes by either name."""
+    if axes is not None and axis is not None:
+        raise TypeError(f"[{op}] axes and axis are the same argument")
+    return axes if axis is None else axis
+
+
 def _function(operator: type[Reduction], name: str) -> ReducesTensor:
-    def function(x: Tensor, axes: Axes = None, keepdims: bool | int = 1) -> Tensor:
-        return operator(axes, keepdims)(x)[0]
+    def function(
+        x: Tensor, axes: Axes = None, keepdims: bool | int = 1, *, axis: Axes = None
+    ) -> Tensor:
+        return operator(axes if axis is None else _axes(name, axes, axis), keepdims)(x)[0]
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = operator.__doc__
@@ -341,7 +348,9 @@ reduce_sum_square: ReducesTensor = _function(ReduceSumSquare, "reduce_sum_square
 reduce_log_sum_exp: ReducesTensor = _function(ReduceLogSumExp, "reduce_log_sum_exp")
 
 
-def reduce_log_sum(x: Tensor, axes: Axes = None, keepdims: bool | int = 1) -> Tensor:
+def reduce_log_sum(
+    x: Tensor, axes: Axes = None, keepdims: bool | int = 1, *, axis: Axes = None
+) -> Tensor:
     """log Σ x over `axes` (default: all), which stay with length 1 unless `keepdims` is 0.
 
     Raises ValueError for an axis outside x.
@@ -349,41 +358,62 @@ def reduce_log_sum(x: Tensor, axes: Axes = None, keepdims: bool | int = 1) -> Te
     >>> autograd.reduce_log_sum(tensor.Tensor(data=[[1.0, 3.0]]), 1, keepdims=False)
     Tensor([1.3863], dtype=float32)
     """
-    return log(reduce_sum(x, axes, keepdims))
+    return log(reduce_sum(x, _axes("reduce_log_sum", axes, axis), keepdims))
+
+
+#: Where the axis of argmax and argmin is not given, it is the only one.
+_ONLY: Any = ...
+
+
+def _index(
+    kind: type[ArgMax], x: Tensor, axis: Any, keepdims: bool, select_last_index: bool
+) -> Tensor:
+    if axis is _ONLY:
+        if isinstance(x, Tensor) and x.ndim() > 1:
+            raise ValueError(
+                f"[{kind.__name__}] which axis of shape {x.shape}? Give axis=-1, which was the "
+                "default, or axis=None for an index in the flattened tensor"
+            )
+        axis = -1
+    if axis is not None:
+        return kind(axis, keepdims, select_last_index)(x)[0]
+    rank = x.ndim()
+    index = kind(0, False, select_last_index)(reshape(x, (-1,)))[0]
+    return reshape(index, (1,) * rank) if keepdims else index
 
 
 def argmax(
-    x: Tensor, axis: int = -1, keepdims: bool = False, select_last_index: bool = False
+    x: Tensor, axis: int | None = _ONLY, keepdims: bool = False, select_last_index: bool = False
 ) -> Tensor:
     """Index (int64) of the maximum along an axis; of several the first one, or with
     `select_last_index` the last one, as in ONNX.
 
-    The axis (default: the last) is removed unless `keepdims` is set. A NaN counts as the maximum.
-    Raises ValueError if the axis has length 0.
+    The axis is removed unless `keepdims` is set. None means an index in the flattened tensor; only
+    vectors need no axis. A NaN counts as the maximum. Raises ValueError if the axis has length 0.
 
-    >>> autograd.argmax(tensor.Tensor(data=[[1.0, 4.0, 4.0], [3.0, 2.0, 1.0]]))
+    >>> autograd.argmax(tensor.Tensor(data=[[1.0, 4.0, 4.0], [3.0, 2.0, 1.0]]), 1)
     Tensor([1, 0], dtype=int64)
     """
-    return ArgMax(axis, keepdims, select_last_index)(x)[0]
+    return _index(ArgMax, x, axis, keepdims, select_last_index)
 
 
 def argmin(
-    x: Tensor, axis: int = -1, keepdims: bool = False, select_last_index: bool = False
+    x: Tensor, axis: int | None = _ONLY, keepdims: bool = False, select_last_index: bool = False
 ) -> Tensor:
     """Index (int64) of the minimum along an axis; of several the first one, or with
     `select_last_index` the last one, as in ONNX.
 
-    The axis (default: the last) is removed unless `keepdims` is set. A NaN counts as the minimum.
-    Raises ValueError if the axis has length 0.
+    The axis is removed unless `keepdims` is set. None means an index in the flattened tensor; only
+    vectors need no axis. A NaN counts as the minimum. Raises ValueError if the axis has length 0.
 
-    >>> autograd.argmin(tensor.Tensor(data=[[1.0, 4.0, 4.0], [3.0, 2.0, 1.0]]))
+    >>> autograd.argmin(tensor.Tensor(data=[[1.0, 4.0, 4.0], [3.0, 2.0, 1.0]]), 1)
     Tensor([0, 2], dtype=int64)
     """
-    return ArgMin(axis, keepdims, select_last_index)(x)[0]
+    return _index(ArgMin, x, axis, keepdims, select_last_index)
 
 
 def softmax(x: Tensor, axis: int = 1) -> Tensor:
-    """Softmax e^x / Σ e^x along an axis (default 1); see `SoftMax`.
+    """Softmax e^x / Σ e^x along an axis (default 1).
 
     Raises ValueError for an axis outside x.
 
@@ -394,7 +424,7 @@ def softmax(x: Tensor, axis: int = 1) -> Tensor:
 
 
 def softmax_along(x: Tensor, axis: int) -> Tensor:
-    """Softmax along one axis, with SINGA's behaviour too."""
+    """Softmax along one axis, for what is not SINGA's."""
     op = SoftMax(axis)
     op.flattens = False
     return op(x)[0]

@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, ClassVar
 
 from ..layer import Layer
-from ..raw import compat_mode
 from ..tensor import Tensor
 from .parameter_group import ParamGroup
 
@@ -52,6 +51,9 @@ class ParameterKeys:
                 raise TypeError(f"[{kind}] groups must be ParamGroups, got {group!r:.80}")
         self._groups = given
         self._group_of: dict[str, ParamGroup] = {}
+
+    #: Whether an update of what no model has is a warning.
+    _trains_others = False
 
     def _group(self, key: str, param: Tensor) -> ParamGroup:
         if not self.groups:
@@ -97,7 +99,7 @@ class ParameterKeys:
         now: a layer that was replaced may still be alive."""
         living = {key: param for key, ref in self._keys.items() if (param := ref()) is not None}
         models = self._living_owners()
-        if not models or compat_mode.enabled:  # which trains others, too, with a warning
+        if not models or self._trains_others:
             return living
         self._find_paths(models)
         return {key: param for key, param in living.items() if self._path(param) is not None}
@@ -178,7 +180,7 @@ class ParameterKeys:
             "not saved, frozen or averaged. Make it, or its layer, an attribute of the model, or "
             "an item of a list, tuple or dict there. If another optimizer trains it, freeze it now"
         )
-        if not compat_mode.enabled:
+        if not self._trains_others:
             raise ValueError(message)
         warnings.warn(message, stacklevel=2)
 

@@ -6,5 +6,4 @@
 - `indexing`: the meaning of `t[key]`.
 - `process`: threads, random seed and numeric modes of the process.
 - `tracebacks`: what an error that ends a program shows.
-- `compat_mode`: the switch for SINGA's behaviour, `singa.compat.enabled` in scripts.
 """

@@ -7,6 +7,7 @@ class or module in which they are looked for.
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -199,6 +200,15 @@ def attribute_error(owner: str, name: str, words: Mapping[str, str]) -> Attribut
 def module_error(module: str, name: str) -> AttributeError:
     """As attribute_error, for a module of the table."""
     return attribute_error(f"module {module!r}", name, MODULES.get(module, {}))
+
+
+def missing(module: str, name: str) -> Any:
+    """For `__getattr__` of a module: what SINGA's name means (`compat.names`), or the error."""
+    aliases = importlib.import_module("singa.compat.names").ALIASES
+    if place := aliases.get(module, {}).get(name):
+        home, _, own = place.partition(":")
+        return getattr(importlib.import_module(home), own)
+    raise module_error(module, name)
 
 
 def argument_error(function: str, name: str, known: str) -> TypeError:

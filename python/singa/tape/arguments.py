@@ -34,11 +34,43 @@ def names_arguments(function: _Function) -> _Function:
         try:
             return function(*args, **kwargs)
         except (AttributeError, TypeError, ValueError) as error:
-            if complaint := _complaint(function, args, kwargs):
-                raise TypeError(f"[{function.__name__}] {complaint}") from error
+            _complain(function, args, kwargs, error)
             raise
 
     return call  # type: ignore[return-value]
+
+
+def also_named(**names: str) -> Callable[[_Function], _Function]:
+    """A decorator: as `names_arguments`, and the function also takes the arguments `names`: {other
+    name: its own}."""
+
+    def decorate(function: _Function) -> _Function:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if kwargs:
+                for other in names.keys() & kwargs.keys():
+                    own = names[other]
+                    if own in kwargs:
+                        op = function.__name__
+                        raise TypeError(f"[{op}] {other} and {own} are the same argument")
+                    kwargs[own] = kwargs.pop(other)
+            try:
+                return function(*args, **kwargs)
+            except (AttributeError, TypeError, ValueError) as error:
+                _complain(function, args, kwargs, error)
+                raise
+
+        call.also_named = names  # type: ignore[attr-defined]
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
+def _complain(
+    function: Callable[..., Any], args: tuple, kwargs: dict[str, Any], error: Exception
+) -> None:
+    if complaint := _complaint(function, args, kwargs):
+        raise TypeError(f"[{function.__name__}] {complaint}") from error
 
 
 def _complaint(function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> str:

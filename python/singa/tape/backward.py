@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
 from ..dtypes import BY_VALUE, is_float
-from ..raw import compat_mode
+from .behaviour import behaviour
 from .elements import as_raw
 from .grad_mode import enable_grad
 from .operator import Operator
@@ -73,7 +73,7 @@ def _walk(
     operators, waiting, storing = _reachable(root)
     arrived: dict[_Output, Gradient] = {first: (dy, False)}
     changing: set[int] = set()  # memory that the user may write to between two walks
-    if compat_mode.enabled:
+    if behaviour.repeats_backward:
         retain_graph = True
     elif retain_graph:
         changing = {x.data.block_id() for x in storing.values()}
@@ -177,7 +177,7 @@ def backward(
         dy = 1.0
     if isinstance(dy, (int, float)):
         raw = _c.Full(shape, float(dy), y.device, y.dtype)
-        if compat_mode.enabled and not (y.creator._is_builtin or y.creator._outputs):
+        if behaviour.passes_numbers and not (y.creator._is_builtin or y.creator._outputs):
             return _walk(y, raw, retain_graph, float(dy))
     else:
         raw = as_raw(dy, dtype=y.dtype, device=y.device)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import ref
 
 from .. import singa_wrap as _c
-from ..raw import compat_mode
 
 # By name: singa_wrap has a __getattr__, which makes looking names up in it slow.
 from ..singa_wrap import Tensor as RawTensor
@@ -194,8 +193,6 @@ class Operator(_c.TapeOperator):
 
     def _check(self) -> None:
         """Raises RuntimeError where something that it keeps was changed."""
-        if compat_mode.enabled:
-            return
         held = self._held()
         for t, now, then in zip(held, Versions(held), self._versions, strict=True):
             if t is not None and now != then:

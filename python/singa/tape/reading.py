@@ -9,7 +9,6 @@ import numpy as np
 
 from .. import singa_wrap as _c
 from ..dtypes import BY_VALUE, DType, float32, is_float, numpy_dtype
-from ..raw import compat_mode
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -140,8 +139,6 @@ class Reading:
         return int(self.item())
 
     def __bool__(self: Any) -> bool:
-        if compat_mode.enabled:
-            return True  # a tensor that is there, whatever is in it
         if self.size() != 1:
             raise ValueError(f"[bool] a tensor of shape {self.shape} is neither true nor false")
         return bool(self._number())

@@ -293,7 +293,7 @@ def test_an_optimizer_of_a_model_refuses_what_the_model_does_not_have(make, grap
 
 
 def test_with_singas_behaviour_it_warns_once(monkeypatch):
-    monkeypatch.setattr("singa.raw.compat_mode.enabled", True)
+    monkeypatch.setattr("singa.compat.enabled", True)
     net, (x, y) = Hidden(), data()
     net.set_optimizer(opt.SGD(lr=0.5))
     net.compile([x], is_train=True)

@@ -435,7 +435,7 @@ def test_a_converted_network_is_summarised_and_saved(dtype: str) -> None:
 
 @pytest.fixture
 def singas_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("singa.raw.compat_mode.enabled", True)
+    monkeypatch.setattr("singa.compat.enabled", True)
 
 
 @pytest.mark.usefixtures("singas_way")
@@ -458,7 +458,7 @@ def test_in_singas_way_parameters_follow_the_input(graph: bool) -> None:
 
 @pytest.mark.parametrize("switch", [False, True])
 def test_dtype_check(switch: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("singa.raw.compat_mode.enabled", switch)
+    monkeypatch.setattr("singa.compat.enabled", switch)
     x, w = tensor.ones((2,), dtype="float16"), Tensor(data=np.float32([1 / 3]))
     linear = layer.Linear(1)
     if switch:

@@ -32,7 +32,8 @@ SAME: dict[str, Callable[[Any], Any]] = {
     "reshape": lambda x: x.reshape(4, 6),
     "permute": lambda x: x.permute(2, 0, 1),
     "permute, sequence": lambda x: x.permute((1, 0, 2)),
-    "flatten": lambda x: x.flatten(),
+    "flatten": lambda x: x.flatten(start_dim=0),
+    "flatten, end": lambda x: x.flatten(end_dim=1),
     "flatten, start": lambda x: x.flatten(1),
     "flatten, both": lambda x: x.flatten(0, -2),
     "squeeze": lambda x: x[:, 1:2].squeeze(),
@@ -190,8 +191,9 @@ def test_one_tensor_is_reduced(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     same(autograd.add_all(of(A)), A)
     if name == "mean":
         assert function(of([1, 2])).item() == 1.5
-    monkeypatch.setattr("singa.raw.compat_mode.enabled", True)
-    same(function(of(A)), A)
+    monkeypatch.setattr("singa.compat.enabled", True)
+    same(getattr(autograd, name)(of(A)), A)
+    assert getattr(of(A), name)().item() == pytest.approx(getattr(A, name)(), rel=1e-6)
 
 
 def test_type_checkers_see_the_methods_that_there_are() -> None:

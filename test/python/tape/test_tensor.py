@@ -168,7 +168,7 @@ def test_a_clone_stays_on_the_tape_and_other_copies_do_not(
     torch: ModuleType, monkeypatch: pytest.MonkeyPatch, singas: bool, recording: bool
 ) -> None:
     """Of a parameter, of what was computed from one, and of a constant."""
-    monkeypatch.setattr("singa.raw.compat_mode.enabled", singas)
+    monkeypatch.setattr("singa.compat.enabled", singas)
     a = np.arange(6, dtype=np.float32).reshape(2, 3)
     leaf, theirs = of(a), torch.from_numpy(a).requires_grad_()
     leaf.stores_grad, leaf.name = True, "w"

@@ -57,7 +57,7 @@ wrap.Axpy(0.5, MATRIX.data, INTEGERS.data)
 wrap.Axpy(1.0, MATRIX.data, wide(2, 3)) -> ValueError: [Axpy] y (2, 3) float32
 autograd.exp(INTEGERS) -> TypeError: [Exp] x (2, 3) int32
 autograd.sqrt(make(2, dtype="bool")) -> TypeError: [Sqrt] x (2,) bool
-autograd.exp(None) -> TypeError: [Exp] NoneType
+autograd.exp(None) -> TypeError: [exp] a NoneType
 autograd.relu([1, 2]) -> TypeError: [ReLU] list
 autograd.clip(MATRIX, NAN, 1) -> ValueError: [Clip] min NaN
 autograd.clip(MATRIX, "a") -> TypeError: [Clip] min str
@@ -87,7 +87,16 @@ wrap.SumTo(MATRIX.data, (2, 2, 3)) -> ValueError: [SumTo] (2, 2, 3) x (2, 3)
 autograd.argmax(CUBE, 7) -> ValueError: [ArgMax] axis 7 3
 autograd.argmax(make(2, 0), 1) -> ValueError: [ArgMax] axis 1 x (2, 0)
 autograd.argmax(CUBE, NAN) -> TypeError: [ArgMax] axis float
-autograd.argmax(CUBE, None) -> TypeError: [ArgMax] axis NoneType
+autograd.argmax(CUBE) -> ValueError: [ArgMax] (2, 3, 4) axis=-1 axis=None
+autograd.argmin(CUBE) -> ValueError: [ArgMin] (2, 3, 4) axis=-1 axis=None
+autograd.reduce_sum(CUBE, 0, axis=1) -> TypeError: [reduce_sum] axes axis
+autograd.sum(CUBE, CUBE, axis=0) -> TypeError: [sum] axis one
+autograd.max(CUBE, CUBE, keepdims=True) -> TypeError: [max] keepdims list
+CUBE.softmax() -> ValueError: [softmax] (2, 3, 4) x.softmax(-1) x.softmax(1)
+CUBE.log_softmax() -> ValueError: [log_softmax] (2, 3, 4) x.log_softmax(-1) x.log_softmax(1)
+tensor.sum(CUBE) -> ValueError: [sum] t.sum() SINGA_COMPAT=1
+tensor.softmax(CUBE) -> ValueError: [softmax] (2, 3, 4) SINGA_COMPAT=1
+tensor.transpose(CUBE, axes=(0, 1, 2), shape=(0, 1, 2)) -> TypeError: [transpose] axes shape
 wrap.CountTopK(MATRIX.data, labels([0, 9]).data, 1) -> IndexError: [CountTopK] label 9 row 1 [0, 3)
 wrap.CountTopK(MATRIX.data, LABELS.data, 0) -> ValueError: [CountTopK] k 1 0
 wrap.CountTopK(MATRIX.data, LABELS.data, -1) -> ValueError: [CountTopK] k 1 -1

@@ -85,6 +85,8 @@ CUBE.sum(3) -> ValueError: [ReduceSum] 3 3
 CUBE.var(3) -> ValueError: [var] 3 (2, 3, 4)
 CUBE.max(dim=1) -> TypeError: [max] max(axis) autograd.topk
 CUBE.min(CUBE) -> TypeError: [min] autograd.min
+CUBE.flatten() -> ValueError: [flatten] start_dim=0 axis=1
+CUBE.flatten(2) -> ValueError: [flatten] start_dim=2 axis=2
 CUBE.flatten(2, 1) -> ValueError: [flatten] 2 1 (2, 3, 4)
 CUBE.squeeze(1) -> ValueError: [squeeze] 1 (2, 3, 4)
 CUBE.view(5, -1) -> ValueError: [reshape] (2, 3, 4)

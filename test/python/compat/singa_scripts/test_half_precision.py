@@ -11,7 +11,7 @@ SINGA_DTYPE = {"float16": tensor.float16, "float32": tensor.float32}
 
 @pytest.fixture(autouse=True)
 def singas_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("singa.raw.compat_mode.enabled", True)
+    monkeypatch.setattr("singa.compat.enabled", True)
 
 
 def stripes(count: int) -> tuple[np.ndarray, np.ndarray]:

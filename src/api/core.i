@@ -72,6 +72,15 @@
 %ignore singa::CurrentOp;
 %ignore singa::SetCurrentOp;
 
+// What no Python module and no script of SINGA's uses.
+%ignore singa::kNumDataType;
+%ignore singa::IsInteger;
+%ignore singa::ReorderStats;
+%ignore singa::GetReorderStats;
+%ignore singa::RefusePlan;
+%ignore singa::ForgetRefusedPlans;
+%ignore singa::IsExplaining;
+
 namespace singa {
 class Shape;
 class Device;

@@ -1,6 +1,10 @@
 // The functional operations.
 
 %ignore singa::ConvTransposeHandle::output_padding;
+// What no Python module and no script of SINGA's uses.
+%ignore singa::kWorkspaceByteLimit;
+%ignore singa::Saved::kY;
+%ignore singa::Saved::kXOrY;
 // Handles and recorders are checked when they are made and read-only afterwards.
 %immutable;
 

@@ -88,13 +88,6 @@ for _name, _op in {
     "GTFloat": BinaryOp_kGreater,
     "GEFloat": BinaryOp_kGreaterEqual,
     "EQFloat": BinaryOp_kEqual,
-    "LTTensor": BinaryOp_kLess,
-    "LETensor": BinaryOp_kLessEqual,
-    "GTTensor": BinaryOp_kGreater,
-    "GETensor": BinaryOp_kGreaterEqual,
-    "EQTensor": BinaryOp_kEqual,
-    "MinTensor": BinaryOp_kMin,
-    "MaxTensor": BinaryOp_kMax,
 }.items():
     globals()[_name] = _binary(
         _op, f"{_name.strip('_')} of two tensors, or of a tensor and a number, elementwise."
@@ -305,16 +298,6 @@ def ConcatOn(tensors, axis):
     return Concat(tensors, axis)
 
 
-def ConcatRows(tensors):
-    """Joins tensors along axis 0."""
-    return Concat(tensors, 0)
-
-
-def ConcatColumns(tensors):
-    """Joins tensors along axis 1."""
-    return Concat(tensors, 1)
-
-
 def SliceOn(t, start, end, axis):
     """A copy of positions start to end - 1 along `axis`. Raises ValueError outside of t."""
     shape = t.shape()
@@ -323,22 +306,6 @@ def SliceOn(t, start, end, axis):
     if not inside or not 0 <= start <= end <= shape[place]:
         raise ValueError(f"[SliceOn] {start} to {end} along axis {place} of {t.ToString()}")
     return t.SliceAxis(place, start, end).Clone()
-
-
-def SliceRows(t, start, end):
-    """A copy of rows start to end - 1."""
-    return t.SliceAxis(0, start, end).Clone()
-
-
-CopyRows = SliceRows
-
-
-def SliceColumns(t, start, end):
-    """A copy of columns start to end - 1."""
-    return t.SliceAxis(1, start, end).Clone()
-
-
-CopyColumns = SliceColumns
 
 
 def Reshape(t, shape):
@@ -414,9 +381,8 @@ def CopyDataToFrom(dst, src, size, dst_offset=0, src_offset=0):
 for _name in (
     *("AddRow", "SubRow", "MultRow", "DivRow", "AddColumn", "SubColumn", "MultColumn", "DivColumn"),
     *("AddRowWithScale", "AddColumnWithScale", "SoftMax", "SoftMaxBackward", "CrossEntropyFwd"),
-    *("SoftmaxCrossEntropyBwd", "SliceOn", "SliceRows", "CopyRows", "SliceColumns", "CopyColumns"),
-    *("Reshape", "Transpose", "DefaultTranspose", "Contiguous", "CopyDataToFrom", "SumRows"),
-    *("SumColumns", "Mult", "MultWithRet"),
+    *("SoftmaxCrossEntropyBwd", "SliceOn", "Reshape", "Transpose", "DefaultTranspose"),
+    *("Contiguous", "CopyDataToFrom", "SumRows", "SumColumns", "Mult", "MultWithRet"),
 ):
     globals()[_name] = _checked(_name, globals()[_name])
 

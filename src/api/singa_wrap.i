@@ -28,3 +28,4 @@
 %pythoncode "singa_functions.py"
 %pythoncode "singa_methods.py"
 %pythoncode "singa_platform.py"
+%pythoncode "singa_names.py"

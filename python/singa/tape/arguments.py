@@ -94,5 +94,8 @@ def _complaint(function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]
         for each in value if several else (value,):
             if not isinstance(each, types):
                 number = " each" if several else ""
-                return f"{name} must{number} be {what}, got {type(each).__name__}"
+                kind = type(each).__name__
+                if isinstance(each, _c.Tensor):
+                    kind = "a raw tensor, which functions of singa_wrap and signs take"
+                return f"{name} must{number} be {what}, got {kind}"
     return ""

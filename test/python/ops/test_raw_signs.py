@@ -85,5 +85,7 @@ def test_an_operator_written_with_signs():
 
 
 def test_functions_of_autograd_say_that_they_take_tensors():
-    with pytest.raises(TypeError, match=r"\[Exp\] inputs must be Tensors, got a raw tensor"):
+    with pytest.raises(TypeError, match=r"\[exp\] a must be a Tensor, got a raw tensor"):
         autograd.exp(raw(ARRAY))
+    with pytest.raises(TypeError, match=r"\[Sin\] inputs must be Tensors, got a raw tensor"):
+        autograd.sin(raw(ARRAY))

@@ -1,7 +1,7 @@
 """Tensors, and SINGA's functions on them.
 
-Functions that `autograd` has, too, are the same. The others are recorded on the tape, as `a + b` is,
-if a gradient can flow to one of their arguments; those that fill or copy in place are not.
+Functions that `autograd` has, too, are the same. The others are recorded on the tape, as `a + b`
+is, if a gradient can flow to one of their arguments; those that fill or copy in place are not.
 """
 
 from __future__ import annotations

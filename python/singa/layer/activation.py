@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .. import autograd, tensor
+from ..ops.reduction import softmax_along
 from ..raw.check import fraction, integer, number
 from ..raw.words import spelled
 from ..tape.grad_mode import training
@@ -258,7 +259,7 @@ class Softmax(Layer):
         self.axis = axis
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.softmax(self.axis)
+        return softmax_along(x, self.axis)
 
 
 @spelled(dim="axis")

@@ -61,6 +61,8 @@ def test_softmax_of_layers_and_tensors() -> None:
     out = tensor.zeros(scores.shape)
     assert tensor.softmax(scores, out) is out
     np.testing.assert_allclose(out.numpy(), wanted, rtol=1e-5)
+    along = layer.Softmax(2)(of(CUBE)).numpy()  # which SINGA does not have
+    np.testing.assert_allclose(along.sum(2), np.ones((2, 3)), rtol=1e-5)
     vector = of([1.0, 2.0])
     np.testing.assert_allclose(tensor.softmax(vector).numpy(), rows_softmax(vector.numpy(), 0))
 

@@ -11,6 +11,7 @@ import numpy as np
 from ... import autograd, singa_wrap
 from ...dtypes import DType, wide_type
 from ...networks.errors import Refused
+from ...ops.reduction import softmax_along
 from ...tape.grad_mode import enable_grad, is_recording, no_grad, set_training, training
 from ...tensor import Tensor
 from .registry import Call, computes
@@ -207,7 +208,7 @@ def instance_norm(
 @computes("softmax.int", "_softmax")
 def softmax(call: Call, x: Tensor, axis: int, kind: Any = None) -> Tensor:
     """Softmax along an axis."""
-    return autograd.softmax(_of_result(call, x), axis)
+    return softmax_along(_of_result(call, x), axis)
 
 
 @computes("log_softmax.int", "_log_softmax")

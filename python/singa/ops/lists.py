@@ -121,6 +121,8 @@ def sum(*xs: Tensor, axis: Axes = None, keepdims: bool = False, dtype: Any = Non
     if not is_one(xs):
         options = {"axis": axis, "keepdims": keepdims, "dtype": dtype}
         return Sum()(*_listed_alone("sum", xs, options))[0]
+    if dtype is None:
+        return ReduceSum(axis, keepdims)(xs[0])[0]
     return in_type(lambda x: ReduceSum(axis, keepdims)(x)[0], xs[0], dtype)
 
 

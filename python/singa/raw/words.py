@@ -204,7 +204,9 @@ def module_error(module: str, name: str) -> AttributeError:
 
 def missing(module: str, name: str) -> Any:
     """For `__getattr__` of a module: what SINGA's name means (`compat.names`), or the error."""
-    aliases = importlib.import_module("singa.compat.names").ALIASES
+    aliases = {}
+    if not name.startswith("__"):  # what Python asks for
+        aliases = importlib.import_module("singa.compat.names").ALIASES
     if place := aliases.get(module, {}).get(name):
         home, _, own = place.partition(":")
         return getattr(importlib.import_module(home), own)

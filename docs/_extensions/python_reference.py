@@ -20,6 +20,7 @@ MODULES = [
     *("singa.opt", "singa.metric", "singa.initializer", "singa.data", "singa.training"),
     *("singa.training.picture_classifier", "singa.training.pretrained"),
     *("singa.training.checkpoint", "singa.training.recipe", "singa.training.program"),
+    "singa.serving",
     *("singa.onnx", "singa.device", "singa.distributed", "singa.graph", "singa.tuning"),
     *("singa.plan_cache", "singa.bench", "singa.einops", "singa.compat", "singa.snapshot"),
     *("singa.utils", "singa.image_tool", "singa.sonnx"),

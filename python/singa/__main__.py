@@ -406,6 +406,12 @@ _PROGRAMS = {
         "train a network on a folder of pictures, CIFAR, MNIST or generated images",
     ),
     "predict": ("commands.predict", "classify pictures with a network that train has trained"),
+    "export": ("commands.export", "write a trained network as an ONNX file"),
+    "quantize": (
+        "commands.quantize",
+        "write a trained network with layers of int8 as an ONNX file",
+    ),
+    "serve": ("commands.serve", "answer requests over HTTP with the classes of pictures"),
     "report": ("commands.report", "write a page on a run of train, to look at and to show"),
     "compare": ("commands.compare", "write a page that shows runs of train side by side"),
     "advise": ("commands.advise", "say what would make a network's steps quicker or smaller"),

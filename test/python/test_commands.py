@@ -15,7 +15,7 @@ from singa.training import read_log
 
 COMMANDS = (
     *("doctor", "env", "train", "predict", "report", "compare", "launch", "bench", "replay", "run"),
-    *("cmake-dir", "summary", "plot"),
+    *("cmake-dir", "summary", "plot", "export", "quantize", "serve"),
 )
 
 

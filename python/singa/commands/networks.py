@@ -31,13 +31,7 @@ def open_network(name: str, batch: int | None = None) -> Model:
         shape = (batch or 1, *made.image_shape)
         made.compile([Tensor(shape, dtype=int32 if len(shape) == 2 else float32)], is_train=False)
         return made
-    net: Model
-    if name.endswith(".onnx"):
-        from .. import onnx
-
-        net = onnx.load(name)
-    else:
-        net = model_file.load(name)
+    net = model_file.load(name)
     inputs = net._examples("summary")
     if batch is not None:
         inputs = [Tensor((batch, *x.shape[1:]), x.device, x.dtype) for x in inputs]

@@ -33,7 +33,10 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "Pictures that cannot be read are named, and the exit status is 1.",
     )
     parser.add_argument(
-        "model", metavar="MODEL", help="a run's folder, such as runs/pets, or a file of Model.save"
+        "model",
+        metavar="MODEL",
+        help="a run's folder, such as runs/pets, a file of Model.save, or an ONNX file of "
+        "`singa export`",
     )
     parser.add_argument(
         "images", nargs="+", metavar="IMAGE", help="a picture, or a folder: all pictures below it"
@@ -50,7 +53,9 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _files(names: Sequence[str]) -> Iterator[str]:
+def files(names: Sequence[str]) -> Iterator[str]:
+    """Names of pictures, and of those below named folders. Raises FileNotFoundError for a folder
+    without any."""
     for name in names:
         if os.path.isdir(name):
             found = below(Path(name))
@@ -66,19 +71,19 @@ def predict(args: argparse.Namespace) -> int:
     choose_device(args.device, args.threads)
     classifier = PictureClassifier.load(args.model)
     with warnings_as_notes():
-        files = list(_files(args.images))
-    width = max(len(name) for name in files)
+        names = list(files(args.images))
+    width = max(len(name) for name in names)
     status = 0
-    for start in range(0, len(files), _BATCH):
-        names, pictures = [], []
-        for name in files[start : start + _BATCH]:
+    for start in range(0, len(names), _BATCH):
+        read, pictures = [], []
+        for name in names[start : start + _BATCH]:
             try:
                 pictures.append(classifier.read(name))
-                names.append(name)
+                read.append(name)
             except (BrokenPictureError, FileNotFoundError) as error:
                 print(f"{PROG}: {error}", file=sys.stderr, flush=True)
                 status = 1
-        for name, prediction in zip(names, classifier.predict(pictures, args.top), strict=True):
+        for name, prediction in zip(read, classifier.predict(pictures, args.top), strict=True):
             print(_line(name, prediction, width, args.json), flush=True)
     return status
 

@@ -24,9 +24,8 @@ _SIDE = 112  # of a picture on a page, in pixels
 _NEEDED = ("data", "size", "split", "seed", "no_augment", "augment")
 
 
-def test_set(settings: Mapping[str, Any]) -> Any:
-    """The test data of a run with these settings: anything with a length and (picture, label) by
-    number.
+def sets_of(settings: Mapping[str, Any]) -> picture_sets.PictureSets:
+    """The data of a run with these settings.
 
     Raises ValueError if the settings do not tell, FileNotFoundError if there is nothing, and as
     `picture_sets.load` does.
@@ -37,7 +36,7 @@ def test_set(settings: Mapping[str, Any]) -> Any:
     chosen["columns"] = settings.get("columns")  # older runs have none
     options = {"images": None, "download": False, "cache": None, "class_weights": None}
     args = argparse.Namespace(**chosen, **options)
-    return picture_sets.load(args).test
+    return picture_sets.load(args)
 
 
 @dataclass

@@ -108,7 +108,7 @@ def _outcome(
     if not run.settings:
         raise ValueError("the settings of the run do not say which data it was tested on")
     with warnings_as_notes():
-        pictures = predictions.test_set(settings)
+        pictures = predictions.sets_of(settings).test
     if tuple(pictures.classes) != classifier.class_names:
         raise ValueError(
             f"the data have the classes {', '.join(pictures.classes):.200}, and the network "

@@ -9,6 +9,8 @@ OF_ABOVE = {
     "quantize": "singa.onnx.quantizing",
     "plot": "singa.report.network",
     "save": "singa.training.model_file",
+    "_texts_of_use": "singa.training.model_file",
+    "_take_use": "singa.training.model_file",
     "fit": "singa.training.fitting",
     "evaluate": "singa.training.fitting",
     "predict": "singa.training.fitting",

@@ -54,6 +54,14 @@ class Savable:
         """
         of_above("save")(self, path)
 
+    def _texts_of_use(self) -> dict[str, str]:
+        """`class_names` and `transform` as the texts that the metadata of an ONNX file have."""
+        return of_above("_texts_of_use")(self)
+
+    def _take_use(self, texts: Mapping[str, str]) -> None:
+        """Sets what `_texts_of_use` described. Raises ValueError if it is damaged."""
+        of_above("_take_use")(self, texts)
+
     def save_states(
         self: Any, fpath: str | os.PathLike[str], aux_states: Mapping[str, Any] | None = None
     ) -> None:

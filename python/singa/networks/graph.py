@@ -93,6 +93,7 @@ class Graph:
     opset: int = 0
     ir_version: int = 0
     producer: str = ""
+    metadata: dict[str, str] = field(default_factory=dict)  # texts of the file, by key
 
     def free_names(self) -> set[str]:
         """Names of values that a subgraph takes from the graph around it."""

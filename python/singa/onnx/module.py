@@ -14,6 +14,7 @@ from .. import autograd, initializer
 from ..device import get_default_device
 from ..dtypes import DType, is_float
 from ..networks.element_types import FLOATS, HELD, UNSIGNED, is_singas, name_of, numpy_type
+from ..networks.errors import InvalidModelError
 from ..networks.graph import Graph, Initializer, Node, ValueType, subgraphs
 from ..networks.model import NetworkModel
 from ..networks.network import Network
@@ -54,9 +55,10 @@ def load(
     allow_symlinks  external data may lie behind symbolic links, as in the caches of model hubs.
                     They are followed wherever they lead, so the folder has to be trusted.
 
-    The model starts in inference mode. Raises OSError if the file cannot be read,
-    InvalidModelError if it is damaged or contradictory, and UnsupportedError with a list of all
-    nodes that singa cannot compute.
+    The model starts in inference mode. It has the `class_names` and the `transform` that `save`
+    wrote into the file. Raises OSError if the file cannot be read, InvalidModelError if it is
+    damaged or contradictory, and UnsupportedError with a list of all nodes that singa cannot
+    compute.
 
     >>> net = models.Sequential(layer.Linear(2))
     >>> x = tensor.ones((1, 4))
@@ -67,7 +69,13 @@ def load(
     >>> loaded(tensor.ones((3, 4))).shape
     (3, 2)
     """
-    return ImportedModel(read_graph(source, dtype, allow_symlinks), device)
+    graph = read_graph(source, dtype, allow_symlinks)
+    net = ImportedModel(graph, device)
+    try:
+        net._take_use(graph.metadata)
+    except ValueError as error:
+        raise InvalidModelError(f"[onnx.load] {error}") from error
+    return net
 
 
 def read_graph(source: Any, dtype: Any = None, allow_symlinks: bool = False) -> Graph:

@@ -88,6 +88,7 @@ def _read(source: Any, is_readable: Callable[[str, str, int], bool], allow_symli
     graph.opset = opsets.get("", 0)
     graph.ir_version = model.ir_version
     graph.producer = producer
+    graph.metadata = {entry.key: entry.value for entry in model.metadata_props}
     _mark_used(graph)
     return graph
 

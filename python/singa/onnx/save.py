@@ -20,6 +20,7 @@ import numpy as np
 
 from ..files.atomic import atomic_write, is_special
 from ..layer import Layer
+from ..model import Model
 from ..tensor import Tensor, from_numpy
 from . import checking
 from .errors import ExportError
@@ -68,8 +69,9 @@ def save(
                    dynamic axes than those of the example (default: where it is installed, for
                    the inference form)
 
-    Parameters keep their names. A network that came from ONNX, also as a part of another one, keeps
-    the nodes of its file, with branches and loops.
+    Parameters keep their names. The `class_names` and the `transform` of a Model are in the
+    metadata of the file, as JSON, where `load` finds them. A network that came from ONNX, also as a
+    part of another one, keeps the nodes of its file, with branches and loops.
 
     Raises ExportError for an operator that cannot be expressed, where a number or constant follows
     neither the dynamic axes nor the values of the inputs in a simple way, and if the check fails;
@@ -210,7 +212,7 @@ def to_model(
     forward: Callable[..., Any] = model.forward
     forward(*inputs) if not model._initialized else None
     traces, changes = _variations(model, inputs, names, axes)
-    return export(
+    proto = export(
         traces,
         names,
         output_names,
@@ -222,6 +224,9 @@ def to_model(
         training=training,
         title=type(model).__name__,
     )
+    for key, text in model._texts_of_use().items() if isinstance(model, Model) else ():
+        proto.metadata_props.add(key=key, value=text)
+    return proto
 
 
 def to_batched_model(

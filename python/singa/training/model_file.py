@@ -10,6 +10,8 @@ executes nothing of it.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
 import os
 import warnings
@@ -39,6 +41,8 @@ FILE_NAME = "model.safetensors"
 _FORMAT, _VERSION = "singa model", 1
 #: Before there was a file for any network.
 _CLASSIFIER, _CLASSIFIER_VERSION = "singa picture classifier", 1
+#: Keys in the metadata of an ONNX file.
+_NAMES_KEY, _TRANSFORM_KEY = "singa.class_names", "singa.transform"
 #: The tensor with the bytes of an ONNX model.
 _ONNX = "onnx"
 #: Largest number in a transform, and largest length of an axis and number of elements of an input.
@@ -135,7 +139,8 @@ def load(path: str | os.PathLike[str], device: Any = None) -> Model:
         net = singa.load("pets.singa")
         scores = net(x)
 
-    path    the file, or the folder of a run, which has it as model.safetensors
+    path    the file, or the folder of a run, which has it as model.safetensors; or an ONNX file,
+            whose name ends in .onnx
     device  where it computes (default: the default device)
 
     The network is compiled, for batches of any length, and in inference mode. `class_names` and
@@ -160,6 +165,8 @@ def load(path: str | os.PathLike[str], device: Any = None) -> Model:
             raise FileNotFoundError(
                 f"[load] {path} holds no {FILE_NAME}: a run writes it after its first epoch"
             )
+    if file.suffix.lower() == ".onnx":
+        return _from_onnx(file, device)
     arrays, metadata = load_safetensors(file, "[load] {}: not a readable file with a network")
     kind = metadata.get("format"), metadata.get("version")
     if kind[0] not in (_FORMAT, _CLASSIFIER):
@@ -180,6 +187,15 @@ def load(path: str | os.PathLike[str], device: Any = None) -> Model:
         raise ValueError(f"[load] {file}: damaged ({what})") from error
 
 
+def _from_onnx(file: Path, device: Any) -> Model:
+    from .. import onnx
+
+    net = onnx.load(file, device)
+    with contextlib.suppress(RuntimeError):  # it has open lengths that cannot be guessed
+        net.compile(net._examples("load"), is_train=False)
+    return net
+
+
 def _loaded(metadata: Mapping[str, Any], arrays: Arrays, device: Any) -> Model:
     network, names, transform = (metadata[k] for k in ("network", "class_names", "transform"))
     inputs = [_example(each, device) for each in metadata["inputs"]]
@@ -193,13 +209,44 @@ def _loaded(metadata: Mapping[str, Any], arrays: Arrays, device: Any) -> Model:
             net.compile(inputs, is_train=False)
         net.set_states(arrays, strict=True)
     net._inputs = [_like(each) for each in metadata["inputs"]]
+    _set_use(net, names, transform)
+    net.eval()
+    return net
+
+
+def _set_use(net: Model, names: Any, transform: Any) -> None:
     if names is not None:
         net.class_names = _checked_names(names, net)
     if transform is not None:
         check_transform(transform)
         net.transform = build_transform(transform)
-    net.eval()
-    return net
+
+
+# The use of a network in the metadata of an ONNX file.
+
+
+def _texts_of_use(model: Model) -> dict[str, str]:
+    """See `Model._texts_of_use`. Warns of a transform that is not singa's, which is left out."""
+    texts = {}
+    if model.class_names is not None:
+        texts[_NAMES_KEY] = json.dumps([str(name) for name in model.class_names])
+    if model.transform is not None:
+        try:
+            texts[_TRANSFORM_KEY] = json.dumps(describe_transform(model.transform))
+        except TypeError as error:
+            warnings.warn(f"[onnx.save] the file has no transform: {error}", stacklevel=5)
+    return texts
+
+
+def _take_use(model: Model, texts: Mapping[str, str]) -> None:
+    """See `Model._take_use`."""
+    try:
+        names, transform = (
+            json.loads(texts[key]) if key in texts else None for key in (_NAMES_KEY, _TRANSFORM_KEY)
+        )
+        _set_use(model, names, transform)
+    except _DAMAGE as error:
+        raise ValueError(f"what the file says of its use is damaged: {error}") from error
 
 
 def _upgraded(old: Mapping[str, Any]) -> dict[str, Any]:

@@ -84,7 +84,8 @@ class PictureClassifier:
         """Makes the classifier that `save`, `Model.save` or `python -m singa train` wrote. Nothing
         in the file is executed.
 
-        path    the file, or the folder of a run, which has it as model.safetensors
+        path    the file, or the folder of a run, which has it as model.safetensors; or an ONNX file
+                of `singa export`, `onnx.save` or `Model.quantize`
         device  where it computes (default: the default device)
 
         Raises FileNotFoundError if there is no such file, ValueError if it is damaged, or its
@@ -112,9 +113,19 @@ class PictureClassifier:
         size, in one batch."""
         if not len(pictures):
             return np.zeros((0, len(self.class_names)))
+        return self.probabilities_of_inputs(self.inputs(pictures))
+
+    def probabilities_of_inputs(self, inputs: NDArray[np.float32]) -> NDArray[np.float64]:
+        """The probability of each class (n, classes) for what `inputs` returned. Raises ValueError
+        if the network has not one output for each class."""
         dev = next(iter(self.net.get_states().values())).device
         self.net.eval()
-        scores = self.net(from_numpy(self.inputs(pictures), dev)).numpy().astype(np.float64)
+        scores = self.net(from_numpy(inputs, dev)).numpy().astype(np.float64)
+        if scores.shape != (len(inputs), len(self.class_names)):
+            raise ValueError(
+                f"[PictureClassifier] there are {len(self.class_names)} class names, and the "
+                f"network computes {scores.shape} for {len(inputs)} pictures"
+            )
         powers = np.exp(scores - scores.max(1, keepdims=True))
         return powers / powers.sum(1, keepdims=True)
 

@@ -28,6 +28,7 @@ MODULES = (
     "singa.models",
     "singa.onnx",
     "singa.opt",
+    "singa.serving",
     "singa.report.bench",
     "singa.report.plan_cache",
     "singa.training",

@@ -1,0 +1,364 @@
+"""HTTP in front of `Batches`, by the standard library's server."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from ..data.pictures import BrokenPictureError
+from ..raw.process import get_num_threads
+from .batches import Batches, BusyError
+from .uploads import UploadError, pictures_in
+
+#: For how long a client that goes on sending is listened to after a refusal, in seconds. It would
+#: not get the answer if the connection were closed at once.
+_LINGER_S = 2.0
+_JSON, _PROMETHEUS = "application/json", "text/plain; version=0.0.4; charset=utf-8"
+#: Classes in an answer, unless the request says ?top=N.
+_TOP = 5
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a service.
+
+    body         bytes of a request's body (default 20 MiB)
+    requests     requests for predictions at once; more are refused with 503 (default 64)
+    connections  open connections; more are closed at once (default 256)
+    timeout_s    seconds within which a request has to arrive, and then to be answered (default 30)
+
+    >>> from singa import serving
+    >>> serving.Limits(body=1 << 20).requests
+    64
+    """
+
+    body: int = 20 << 20
+    requests: int = 64
+    connections: int = 256
+    timeout_s: float = 30.0
+
+
+class _RefusedError(Exception):
+    """A request that is answered with an error."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class _Arriving(io.RawIOBase):
+    """What a connection receives until a point in time, `end`. A time limit of the socket would
+    begin anew with each byte."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self.end = connection, 0.0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self.end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left)
+        return self._connection.recv_into(buffer)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Service
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "singa", ""
+
+    def setup(self) -> None:
+        super().setup()
+        self._arriving = _Arriving(self.connection)
+        self.rfile = io.BufferedReader(self._arriving)
+        self._unread = False  # whether a body has not been read
+
+    def handle_one_request(self) -> None:
+        self._arriving.end = time.monotonic() + self.server.limits.timeout_s
+        try:
+            super().handle_one_request()
+        except ConnectionError:
+            self.close_connection = True
+
+    def handle_expect_100(self) -> bool:
+        try:
+            self._length()
+        except _RefusedError as error:  # before the body is sent
+            self._refuse(error)
+            return False
+        return super().handle_expect_100()
+
+    def do_GET(self) -> None:
+        path = urlsplit(self.path).path
+        if path == "/health":
+            stops = self.server.stopping
+            self._send(503 if stops else 200, {"status": "stopping" if stops else "ok"})
+        elif path == "/metrics":
+            self._write(200, self.server.metrics(), _PROMETHEUS)
+        elif path == "/":
+            self._send(200, self.server.about())
+        else:
+            self._send(404, {"error": f"there is no {path}: GET /, /health or /metrics"})
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_POST(self) -> None:
+        started, status = time.monotonic(), 500
+        self._unread = True
+        try:
+            self._length()
+            with self.server.admitted():
+                status = self._answer_pictures(started)
+        except _RefusedError as error:
+            status = error.status
+            self._refuse(error)
+        finally:
+            self.server.batches.counters.request(status, time.monotonic() - started)
+
+    def _answer_pictures(self, started: float) -> int:
+        try:
+            value: Any = {"predictions": self._predictions()}
+            status = 200
+        except _RefusedError as error:
+            if self._unread:
+                raise
+            status, value = error.status, {"error": str(error)}
+        self._send(status, value)
+        return status
+
+    def _predictions(self) -> list[dict[str, Any]]:
+        path, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)
+        if path not in ("/", "/predict"):
+            raise _RefusedError(404, f"there is no {path}: POST /predict")
+        asked = query.pop("top", [str(_TOP)])[-1]
+        top = int(asked[:9]) if asked.isdecimal() else 0
+        if query or top < 1:
+            raise _RefusedError(400, "the only option is ?top=N, with N of 1 or more")
+        body = self._body()
+        end = time.monotonic() + self.server.limits.timeout_s
+        name = ""
+        try:
+            files = pictures_in(self.headers.get("Content-Type", ""), body)
+            if len(files) > self.server.batches.most:
+                most = self.server.batches.most
+                raise _RefusedError(413, f"{len(files)} pictures: at most {most} at once")
+            pictures = []
+            for each, content in files:
+                name = each or "the body"
+                with self.server.decoding:
+                    pictures.append(self.server.batches.classifier.read(content))
+            found = self.server.batches.predict(pictures, max(end - time.monotonic(), 0))
+        except BrokenPictureError as error:
+            raise _RefusedError(400, f"{name}: {error.reason}") from None
+        except UploadError as error:
+            raise _RefusedError(400, str(error)) from None
+        except BusyError as error:
+            raise _RefusedError(503, str(error)) from None
+        except _RefusedError:
+            raise
+        except Exception as error:
+            self.server.say(f"{type(error).__name__}: {error}")
+            why = f"the network failed with {type(error).__name__}; the log has the message"
+            raise _RefusedError(500, why) from error
+        return [
+            {"file": each, "classes": _best(classes, top)}
+            for (each, _), classes in zip(files, found, strict=True)
+        ]
+
+    def _length(self) -> int:
+        """The length of the body."""
+        given = self.headers.get_all("Content-Length", [])
+        if len(given) != 1 or not given[0].isdecimal() or "Transfer-Encoding" in self.headers:
+            raise _RefusedError(411, "expected a header Content-Length: N, and no chunks")
+        most = self.server.limits.body
+        if len(given[0]) > 18 or int(given[0]) > most:
+            raise _RefusedError(413, f"the body has {given[0][:18]} bytes: at most {most}")
+        return int(given[0])
+
+    def _body(self) -> bytes:
+        length = self._length()
+        try:
+            body = self.rfile.read(length)
+        except TimeoutError:
+            limit = self.server.limits.timeout_s
+            raise _RefusedError(408, f"the request did not arrive within {limit:g} s") from None
+        if len(body) < length:
+            raise _RefusedError(400, f"the body ends after {len(body)} of {length} bytes")
+        self._unread = False
+        return body
+
+    def _refuse(self, error: _RefusedError) -> None:
+        """Answers with an error and closes the connection, on which a body may still arrive."""
+        self.close_connection = True
+        self._send(error.status, {"error": str(error)})
+        self._arriving.end = time.monotonic() + _LINGER_S
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+            while self.rfile.read1(1 << 16):
+                pass
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        self._refuse(_RefusedError(code, message or self.responses[code][0]))
+
+    def _send(self, status: int, value: Any) -> None:
+        self._write(status, json.dumps(value, ensure_ascii=False) + "\n", _JSON)
+
+    def _write(self, status: int, text: str, kind: str) -> None:
+        content = text.encode("utf-8", "replace")
+        self.connection.settimeout(self.server.limits.timeout_s)
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        if status == 503:
+            self.send_header("Retry-After", "1")
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+def _best(classes: dict[str, float], top: int) -> dict[str, float]:
+    best = sorted(classes.items(), key=lambda item: -item[1])[:top]
+    return {name: round(probability, 6) for name, probability in best}
+
+
+class Service(ThreadingHTTPServer):
+    """Answers HTTP with the classes of pictures: POST /predict, GET /health, /metrics and /. Each
+    connection has a thread, which decodes its pictures; `batches` computes.
+
+    address  (host, port); port 0 is any free one, which `server_port` tells
+    batches  what computes; `stop` closes it
+    limits   see `Limits` (default: its defaults)
+
+    `serve_forever` answers until another thread calls `stop`. Raises OSError if the address cannot
+    be used. docs/serving.md describes requests and answers.
+
+    >>> from singa import serving
+    >>> import json, threading, urllib.request
+    >>> from singa.training.picture_classifier import PictureClassifier
+    >>> net = models.create("lenet", num_classes=2)
+    >>> net.compile([tensor.zeros((1, 1, 28, 28))])
+    >>> classifier = PictureClassifier(net, ("cat", "dog"), data.Normalize([0.5], [0.25]))
+    >>> service = serving.Service(("127.0.0.1", 0), serving.Batches(classifier))
+    >>> threading.Thread(target=service.serve_forever).start()
+    >>> with urllib.request.urlopen(f"http://127.0.0.1:{service.server_port}/health") as answer:
+    ...     print(json.load(answer))
+    {'status': 'ok'}
+    >>> service.stop()
+    """
+
+    daemon_threads = True  # an idle connection does not keep the process alive
+    request_queue_size = 128
+
+    def __init__(
+        self, address: tuple[str, int], batches: Batches, limits: Limits | None = None
+    ) -> None:
+        self.batches = batches
+        self.limits = Limits() if limits is None else limits
+        #: Pictures that are decoded at the same time: each needs memory for all of its pixels.
+        self.decoding = threading.BoundedSemaphore(get_num_threads())
+        self.stopping = False
+        self._changed = threading.Condition()
+        self._requests = self._connections = 0
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(address, _Handler)
+
+    @contextlib.contextmanager
+    def admitted(self) -> Iterator[None]:
+        """Counts a request among those that are answered. Refuses it if there are too many."""
+        with self._changed:
+            if self.stopping:
+                raise _RefusedError(503, "the service stops")
+            if self._requests >= self.limits.requests:
+                raise _RefusedError(503, f"{self._requests} requests are being answered already")
+            self._requests += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._requests -= 1
+                self._changed.notify_all()
+
+    def stop(self) -> bool:
+        """Takes no new requests, answers those that were taken, for `timeout_s` at most, and ends
+        `serve_forever`, which runs in another thread. Returns whether all were answered."""
+        with self._changed:
+            self.stopping = True
+        self.shutdown()
+        with self._changed:
+            answered = self._changed.wait_for(lambda: not self._requests, self.limits.timeout_s)
+        self.server_close()
+        if answered:
+            self.batches.close()
+        return answered
+
+    def metrics(self) -> str:
+        """What was counted, in Prometheus' text format."""
+        gauges = {
+            "singa_waiting_pictures": self.batches.waiting,
+            "singa_requests_in_progress": self._requests,
+            "singa_open_connections": self._connections,
+        }
+        return self.batches.counters.text(gauges)
+
+    def about(self) -> dict[str, Any]:
+        """What GET / says."""
+        classifier = self.batches.classifier
+        return {
+            "classes": list(classifier.class_names),
+            "channels": classifier.channels,
+            "limits": {**asdict(self.limits), "pictures": self.batches.most},
+            "ask": "curl -F image=@picture.jpg .../predict?top=3",
+        }
+
+    def say(self, text: str) -> None:
+        """Writes a line to the log, which is standard error."""
+        print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+    # Of the standard library's server.
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        with self._changed:
+            if self._connections >= self.limits.connections:
+                return False
+            self._connections += 1
+        return True
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # there was no thread for it
+            self._closed_one()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._closed_one()
+
+    def _closed_one(self) -> None:
+        with self._changed:
+            self._connections -= 1
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        error = sys.exception()
+        self.say(f"{client_address[0]}: {type(error).__name__}: {error}")

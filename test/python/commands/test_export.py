@@ -1,0 +1,133 @@
+"""`python -m singa export` and `quantize`, and `predict` with what they write."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from picture_folders import coloured
+from singa import __main__ as command_line
+from singa.data import read_picture
+from singa.training.picture_classifier import PictureClassifier
+
+onnx = pytest.importorskip("onnx")
+NAMES = ["blue", "green", "red"]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """The current folder, with a picture that the network has not seen."""
+    monkeypatch.chdir(tmp_path)
+    coloured("red", 77).save("a.png")
+    return tmp_path
+
+
+def run(*arguments):
+    try:
+        return command_line.main([str(argument) for argument in arguments])
+    except SystemExit as exit_:
+        return exit_.code
+
+
+def as_described(picture, transform):
+    """A picture uint8 (3, H, W), prepared as a JSON file says, without singa's transforms."""
+    image = pytest.importorskip("PIL.Image")
+    resize, crop, normalize = (step["arguments"] for step in transform)
+    assert [step["name"] for step in transform] == ["Resize", "CenterCrop", "Normalize"]
+    height, width = picture.shape[1:]
+    scale = resize["size"] / min(height, width)
+    size = (int(width * scale), int(height * scale))
+    resized = image.fromarray(picture.transpose(1, 2, 0)).resize(size, image.Resampling.BILINEAR)
+    pixels = np.asarray(resized, np.float32) / 255
+    top, left = (round((n - crop["size"]) / 2) for n in pixels.shape[:2])
+    pixels = pixels[top : top + crop["size"], left : left + crop["size"]]
+    return ((pixels - normalize["mean"]) / normalize["std"]).transpose(2, 0, 1)[None]
+
+
+@pytest.mark.parametrize(
+    "options", [("export", "--onnx"), ("export", "--onnx", "--int8"), ("quantize",)]
+)
+def test_a_run_becomes_a_file_that_explains_itself(trained, here, capsys, options):
+    command, *flags = options
+    assert run(command, trained, *flags) == 0
+    name = "run" if flags == ["--onnx"] else "run_int8"
+    out = capsys.readouterr().out
+    assert f"the network is in {name}.onnx, its description in {name}.json\n" in out
+    assert f"predict {name}.onnx PICTURE..." in out
+    assert ("36 pictures measured" in out) == (name != "run")
+
+    described = json.loads((here / f"{name}.json").read_text())
+    assert described["class_names"] == NAMES
+    assert (described["file"], described["size"]) == (f"{name}.onnx", [16, 16])
+    assert described["inputs"] == [{"name": "x", "type": "float32", "shape": ["batch", 3, 16, 16]}]
+    metadata = {entry.key: entry.value for entry in onnx.load(f"{name}.onnx").metadata_props}
+    assert json.loads(metadata["singa.class_names"]) == NAMES
+    assert json.loads(metadata["singa.transform"]) == described["transform"]
+    operators = {node.op_type for node in onnx.load(f"{name}.onnx").graph.node}
+    assert ("QuantizeLinear" in operators) == (name != "run")
+
+    near = {"abs": 1e-5} if name == "run" else {"abs": 0.1}
+    expected = dict(PictureClassifier.load(trained).predict("a.png", 3)[0])
+    assert run("predict", f"{name}.onnx", "a.png", "--json") == 0
+    found = json.loads(capsys.readouterr().out)["classes"]
+    assert next(iter(found)) == "red"
+    assert found == pytest.approx(expected, **near)
+
+
+def test_another_runtime_gets_what_it_needs_from_the_json_file(trained, here):
+    runtime = pytest.importorskip("onnxruntime")
+    assert run("export", trained, "--onnx") == 0
+    described = json.loads((here / "run.json").read_text())
+    session = runtime.InferenceSession("run.onnx")
+    x = as_described(read_picture("a.png"), described["transform"]).astype(np.float32)
+    (scores,) = session.run(None, {described["inputs"][0]["name"]: x})
+    powers = np.exp(scores[0] - scores[0].max())
+    found = dict(zip(described["class_names"], powers / powers.sum(), strict=True))
+    expected = dict(PictureClassifier.load(trained).predict("a.png", 3)[0])
+    assert found == pytest.approx(expected, abs=0.02)  # Pillow rounds resized pixels
+
+
+def test_a_file_is_exported_and_quantised_like_the_run(trained, here, capsys):
+    shutil.copy(trained / "model.safetensors", "colours.singa")
+    assert run("export", "colours.singa", "--onnx", "--out", "one.onnx") == 0
+    assert run("quantize", "one.onnx", "--samples", "a.png") == 0
+    assert "1 pictures measured" in capsys.readouterr().out
+    assert json.loads((here / "one_int8.json").read_text())["class_names"] == NAMES
+    assert run("summary", "one_int8.onnx") == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (("export", "RUN"), 2, "--onnx"),
+        (("export", "RUN", "--onnx", "--samples", "a.png"), 2, "--samples is for --int8"),
+        (("export", "no", "--onnx"), 1, "'no'"),
+        (("export", "RUN", "--onnx", "--out", "net.txt"), 1, "must end in .onnx"),
+        (("export", "net.onnx", "--onnx"), 1, "net.onnx is the network itself"),
+        (("quantize", "net.onnx"), 1, "give some with --samples FOLDER"),
+        (("quantize", "net.onnx", "--samples", "empty"), 1, "empty holds no pictures"),
+        (("quantize", "net.onnx", "--samples", "b.png"), 1, "b.png"),
+    ],
+)
+def test_errors(trained, here, capsys, arguments, status, message):
+    (here / "empty").mkdir()
+    if "net.onnx" in arguments:
+        assert run("export", trained, "--onnx", "--out", "net.onnx") == 0
+    arguments = [trained if each == "RUN" else each for each in arguments]
+    capsys.readouterr()
+    assert run(*arguments) == status
+    assert message in capsys.readouterr().err
+
+
+def test_a_network_without_classes(here, capsys):
+    """An ONNX file of another program predicts nothing, and says why."""
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Relu", ["x"], ["y"])],
+        "g",
+        [onnx.helper.make_tensor_value_info("x", 1, ["n", 3, 8, 8])],
+        [onnx.helper.make_tensor_value_info("y", 1, None)],
+    )
+    opsets = [onnx.helper.make_opsetid("", 21)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10), "net.onnx")
+    assert run("predict", "net.onnx", "a.png") == 1
+    assert "the network has no names of classes: net.onnx" in capsys.readouterr().err

@@ -1,0 +1,58 @@
+"""`python -m singa serve`."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+from picture_folders import coloured
+from singa import __main__ as command_line
+
+
+def run(*arguments):
+    try:
+        return command_line.main(["serve", *map(str, arguments)])
+    except SystemExit as exit_:
+        return exit_.code
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_as_a_program(trained, tmp_path, number):
+    coloured("red", 77).save(tmp_path / "a.png")
+    command = [sys.executable, "-W", "error", "-m", "singa", "serve", str(trained), "--port", "0"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        address = process.stdout.readline().strip()
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+", address)
+        body = (tmp_path / "a.png").read_bytes()
+        with urllib.request.urlopen(f"{address}/predict?top=1", body) as answer:
+            (best,) = json.load(answer)["predictions"]
+        assert list(best["classes"]) == ["red"]
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"{address}/predict", b"no picture")
+        with refused.value as answer:
+            assert answer.status == 400
+            assert json.load(answer) == {"error": "the body: not a picture"}
+        process.send_signal(number)
+        out, error = process.communicate(timeout=60)
+    assert (process.returncode, out, error) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (("no",), 1, "'no'"),
+        (("RUN", "--host", "256.0.0.1", "--port", "0"), 1, "--host 256.0.0.1 --port 0"),
+        (("RUN", "--port", "70000"), 1, "--port 70000"),
+        (("RUN", "--batch", "0"), 2, "--batch"),
+        (("RUN", "--timeout", "0"), 2, "--timeout"),
+    ],
+)
+def test_errors(trained, capsys, arguments, status, message):
+    assert run(*[trained if each == "RUN" else each for each in arguments]) == status
+    assert message in capsys.readouterr().err

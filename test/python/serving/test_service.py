@@ -1,0 +1,295 @@
+"""serving.Service: requests over HTTP."""
+
+import http.client
+import json
+import re
+import socket
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+from singa import serving
+
+LIMITS = serving.Limits(body=100_000, requests=2, connections=8, timeout_s=30.0)
+
+
+@contextmanager
+def running(classifier, limits=LIMITS, **batches):
+    """A service that answers; stops it."""
+    service = serving.Service(("127.0.0.1", 0), serving.Batches(classifier, **batches), limits)
+    thread = threading.Thread(target=service.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield service
+    finally:
+        assert service.stop()
+        thread.join()
+
+
+@contextmanager
+def connected(service):
+    connection = http.client.HTTPConnection("127.0.0.1", service.server_port, timeout=30)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def answered(connection):
+    response = connection.getresponse()
+    content = response.read().decode()
+    is_json = response.headers["Content-Type"] == "application/json"
+    return response.status, json.loads(content) if is_json and content else content
+
+
+def ask(service, method, path, body=None, headers=()):
+    with connected(service) as connection:
+        connection.request(method, path, body, dict(headers))
+        return answered(connection)
+
+
+def raw(service, *parts):
+    """What a service answers to these bytes, until it closes the connection."""
+    with socket.create_connection(("127.0.0.1", service.server_port), 30) as connection:
+        for part in parts:
+            connection.sendall(part)
+        found = b""
+        while more := connection.recv(1 << 16):
+            found += more
+    return found
+
+
+def form(*files):
+    body = b""
+    for name, content in files:
+        head = f'--XX\r\nContent-Disposition: form-data; name="image"; filename="{name}"\r\n\r\n'
+        body += head.encode() + content + b"\r\n"
+    return body + b"--XX--\r\n", {"Content-Type": "multipart/form-data; boundary=XX"}
+
+
+def rounded(classifier, content, top=5):
+    return {
+        name: pytest.approx(probability, abs=2e-6)
+        for name, probability in classifier.predict(content, top)[0]
+    }
+
+
+def test_pictures(classifier, files):
+    with running(classifier) as service:
+        expected = [rounded(classifier, content) for content in files[:2]]
+        one = {"predictions": [{"file": "", "classes": expected[0]}]}
+        for path in ("/", "/predict"):
+            assert ask(service, "POST", path, files[0]) == (200, one)
+        status, answer = ask(service, "POST", "/predict", *form(("1", files[0]), ("2", files[1])))
+        assert status == 200
+        assert answer["predictions"] == [
+            {"file": name, "classes": each} for name, each in zip("12", expected, strict=True)
+        ]
+        _, answer = ask(service, "POST", "/predict?top=1", files[0])
+        (best,) = answer["predictions"][0]["classes"].items()
+        assert best == next(iter(expected[0].items()))
+
+
+def test_other_paths(classifier, files):
+    with running(classifier) as service:
+        assert ask(service, "GET", "/health") == (200, {"status": "ok"})
+        about = ask(service, "GET", "/")[1]
+        assert (about["classes"], about["limits"]["body"]) == (["a", "b", "c"], 100_000)
+        assert ask(service, "HEAD", "/health") == (200, "")
+        assert ask(service, "GET", "/no")[0] == 404
+        assert ask(service, "POST", "/no", files[0])[0] == 404
+        status, answer = ask(service, "PUT", "/predict", files[0])
+        assert (status, answer) == (501, {"error": "Unsupported method ('PUT')"})
+
+
+def test_metrics(classifier, files):
+    """Each line has Prometheus' form, and counts are those of the requests."""
+    with running(classifier) as service:
+        ask(service, "POST", "/predict", *form(("1", files[0]), ("2", files[1])))
+        ask(service, "POST", "/predict", b"no picture")
+        ask(service, "GET", "/health")
+        status, text = ask(service, "GET", "/metrics")
+    assert status == 200
+    sample = r"[a-z_]+(\{[a-z]+=\"[^\"]*\"\})? [-+.0-9e]+"
+    described = r"# (HELP [a-z_]+ .+|TYPE [a-z_]+ (counter|gauge|histogram))"
+    for line in text.splitlines():
+        assert re.fullmatch(f"{sample}|{described}", line)
+    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert values['singa_requests_total{status="200"}'] == "1"
+    assert values['singa_requests_total{status="400"}'] == "1"
+    assert values["singa_request_seconds_count"] == "2"
+    assert values["singa_batch_pictures_sum"] == "2.0"
+    assert values["singa_waiting_pictures"] == values["singa_requests_in_progress"] == "0"
+    assert values["singa_open_connections"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers", "status", "reason"),
+    [
+        ("/predict", b"no picture", {}, 400, "the body: not a picture"),
+        ("/predict", b"", {}, 400, "the body: not a picture"),
+        ("/predict", *form(("a.png", b"no")), 400, "a.png: not a picture"),
+        ("/predict", *form(), 400, "the form has no file"),
+        ("/predict", *form(*[("a", b"")] * 17), 413, "17 pictures: at most 16 at once"),
+        ("/predict", b"x" * 100_001, {}, 413, "the body has 100001 bytes: at most 100000"),
+        ("/predict", b"", {"Content-Length": "9" * 5000}, 413, "the body has 9999"),
+        ("/predict", b"", {"Content-Length": "many"}, 411, "Content-Length"),
+        ("/predict", b"", {"Content-Length": "-1"}, 411, "Content-Length"),
+        ("/predict", b"", {"Transfer-Encoding": "chunked"}, 411, "no chunks"),
+        ("/predict?top=0", b"", {}, 400, "the only option is ?top=N"),
+        ("/predict?top=many", b"", {}, 400, "the only option is ?top=N"),
+        ("/predict?best=3", b"", {}, 400, "the only option is ?top=N"),
+    ],
+)
+def test_requests_that_are_refused(classifier, files, path, body, headers, status, reason):
+    with running(classifier) as service:
+        found, answer = ask(service, "POST", path, body, headers)
+        assert (found, list(answer)) == (status, ["error"])
+        assert reason in answer["error"]
+        assert ask(service, "POST", "/predict", files[0])[0] == 200
+
+
+def test_a_body_is_refused_before_it_is_sent(classifier):
+    """curl announces large bodies, and waits for `100 Continue`."""
+    head = b"POST /predict HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
+    with running(classifier) as service:
+        assert raw(service, head % 100_001).startswith(b"HTTP/1.1 413 ")
+        with socket.create_connection(("127.0.0.1", service.server_port), 30) as connection:
+            connection.sendall(head % 2)
+            assert connection.recv(1 << 16) == b"HTTP/1.1 100 Continue\r\n\r\n"
+            connection.sendall(b"no")
+            assert connection.recv(1 << 16).startswith(b"HTTP/1.1 400 ")
+
+
+def test_damaged_requests(classifier, files):
+    with running(classifier) as service:
+        assert b"Bad HTTP/0.9 request type ('no')" in raw(service, b"no http\r\n\r\n")
+        assert raw(service, b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n").startswith(
+            b"HTTP/1.1 414 "
+        )
+        two = b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"
+        assert raw(service, two).startswith(b"HTTP/1.1 411 ")
+        with connected(service) as connection:  # the body ends early
+            connection.putrequest("POST", "/predict")
+            connection.putheader("Content-Length", "10")
+            connection.endheaders()
+            connection.send(b"123")
+            connection.sock.shutdown(socket.SHUT_WR)
+            status, answer = answered(connection)
+        assert (status, answer["error"]) == (400, "the body ends after 3 of 10 bytes")
+        assert ask(service, "POST", "/predict", files[0])[0] == 200
+
+
+def test_a_connection_is_used_again(classifier, files):
+    with running(classifier) as service, connected(service) as connection:
+        statuses = []
+        for body in (files[0], b"no picture", files[1]):
+            connection.request("POST", "/predict", body)
+            statuses.append(answered(connection)[0])
+            port = connection.sock.getsockname()
+        assert statuses == [200, 400, 200]
+        connection.request("POST", "/predict?top=0", files[0])  # refused with its body unread
+        assert answered(connection)[0] == 400
+        assert connection.sock is None
+        connection.request("GET", "/health")
+        assert answered(connection)[0] == 200
+        assert connection.sock.getsockname() != port
+
+
+def test_requests_that_do_not_arrive(classifier):
+    """The time is that of the whole request: a byte now and then does not prolong it."""
+    with running(classifier, serving.Limits(timeout_s=0.8)) as service:
+        head = b"POST /predict HTTP/1.1\r\nContent-Length: 5\r\n\r\n"
+        assert raw(service, head + b"a").startswith(b"HTTP/1.1 408 ")
+        assert raw(service, b"POST /pre") == b""
+        assert raw(service) == b""
+
+
+class Held:
+    """A network that waits until `go` is set, or raises."""
+
+    def __init__(self, classifier, monkeypatch, error=None):
+        self.go, self.begun = threading.Event(), threading.Event()
+        real = classifier.probabilities_of_inputs
+
+        def held(inputs):
+            self.begun.set()
+            if error is not None and not self.go.is_set():
+                raise error
+            assert self.go.wait(30)
+            return real(inputs)
+
+        monkeypatch.setattr(classifier, "probabilities_of_inputs", held)
+
+
+def test_an_error_of_the_network(classifier, files, monkeypatch, capfd):
+    held = Held(classifier, monkeypatch, RuntimeError("secret"))
+    with running(classifier) as service:
+        status, answer = ask(service, "POST", "/predict", files[0])
+        assert (status, answer) == (
+            500,
+            {"error": "the network failed with RuntimeError; the log has the message"},
+        )
+        held.go.set()
+        assert ask(service, "POST", "/predict", files[0])[0] == 200
+    assert capfd.readouterr().err.endswith("RuntimeError: secret\n")
+
+
+def test_a_busy_service_refuses_and_stops_with_what_it_took(classifier, files, monkeypatch):
+    held, answers = Held(classifier, monkeypatch), []
+    with running(classifier) as service:
+
+        def request():
+            answers.append(ask(service, "POST", "/predict", files[0])[0])
+
+        threads = [threading.Thread(target=request) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        assert held.begun.wait(30)
+        while service._requests < 2:
+            time.sleep(0.001)
+        with connected(service) as connection:
+            connection.request("POST", "/predict", files[1])
+            response = connection.getresponse()
+            assert (response.status, response.headers["Retry-After"]) == (503, "1")
+            error = json.loads(response.read())["error"]
+            assert error == "2 requests are being answered already"
+        with connected(service) as connection:
+            connection.request("GET", "/health")
+            assert answered(connection) == (200, {"status": "ok"})
+            stopping = threading.Thread(target=service.stop)
+            stopping.start()
+            while not service.stopping:
+                time.sleep(0.001)
+            connection.request("GET", "/health")
+            assert answered(connection) == (503, {"status": "stopping"})
+            connection.request("POST", "/predict", files[0])
+            assert answered(connection) == (503, {"error": "the service stops"})
+        held.go.set()
+        stopping.join()
+        for thread in threads:
+            thread.join()
+    assert answers == [200, 200]
+
+
+def test_connections_beyond_the_limit_are_closed(classifier):
+    with running(classifier, serving.Limits(connections=1)) as service:
+        with connected(service) as first:
+            first.request("GET", "/health")
+            assert answered(first)[0] == 200
+            with pytest.raises((ConnectionError, http.client.RemoteDisconnected)):
+                ask(service, "GET", "/health")
+            first.request("GET", "/health")
+            assert answered(first)[0] == 200
+        while service._connections:
+            time.sleep(0.001)
+        assert ask(service, "GET", "/health")[0] == 200
+
+
+def test_an_address_that_is_taken(classifier):
+    with running(classifier) as service:
+        batches = serving.Batches(classifier)
+        with pytest.raises(OSError, match="Address already in use"):
+            serving.Service(("127.0.0.1", service.server_port), batches)
+        batches.close()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from .. import onnx
 from .._version import __version__
-from ..data.recipe import describe_transform
+from ..data import describe_transform
 from ..files.atomic import atomic_write
 from ..launcher.interpreter import program_name
 from ..model import Model

@@ -262,6 +262,7 @@ class Service(ThreadingHTTPServer):
     ...     print(json.load(answer))
     {'status': 'ok'}
     >>> service.stop()
+    True
     """
 
     daemon_threads = True  # an idle connection does not keep the process alive

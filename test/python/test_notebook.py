@@ -26,7 +26,9 @@ CELLS = {
     "setup": SETUP,
     "tensor": "tensor.from_numpy(images)",
     "model": "net",
-    "summary": "import io\nnet.summary(io.StringIO())",
+    "summary": "net.summary()",
+    "kept summary": "import io\ntable = net.summary(io.StringIO())\ntable",
+    "summary again": "table",
     "fit": "history = net.fit(images, labels, epochs=2, batch_size=8)",
     "curves": 'plot_curves(history, metrics=["train_loss", "lr"])',
     "profile": "x, y = tensor.from_numpy(images[:8]), tensor.from_numpy(labels[:8])\n"
@@ -80,9 +82,11 @@ def test_tensors_and_networks(outputs):
     assert float(rows["mean"]) == pytest.approx(0.5, abs=0.02)
     assert len(page.images) == 1
     assert "LeNet: 431,080 parameters" in html(outputs["model"]).text
-    rows = html(outputs["summary"]).tables[0]
-    assert rows[0] == ["layer", "type", "output", "parameters"]
-    assert sum(int(row[3].replace(",", "")) for row in rows[1:]) == 431_080
+    for cell in ("summary", "kept summary", "summary again"):
+        assert kinds(outputs[cell]) in (["display_data"], ["execute_result"])  # once
+        rows = html(outputs[cell]).tables[0]
+        assert rows[0] == ["layer", "type", "output", "parameters"]
+        assert sum(int(row[3].replace(",", "")) for row in rows[1:]) == 431_080
 
 
 def test_reports(outputs):
@@ -103,6 +107,7 @@ def test_curves_are_a_picture(outputs):
 
 def test_training_shows_bars(outputs):
     assert set(kinds(outputs["fit"])) == {"stream"}
+    assert {output["name"] for output in outputs["fit"]} == {"stdout"}
     text = "".join(output["text"] for output in outputs["fit"])
     assert "Warning" not in text
 

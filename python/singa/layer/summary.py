@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..raw.process import notebook_cell
 from ..tensor import Tensor
 from .base import Layer
 from .observers import observers
@@ -36,6 +37,8 @@ class Summary:
     params: int = 0
     trainable: int = 0
     states: int = 0
+    #: The notebook's cell in which `Model.summary` has shown it.
+    shown_in: int | None = field(default=None, repr=False, compare=False)
 
     def table(self) -> Table:
         """The table, which terminals and notebooks show."""
@@ -57,6 +60,13 @@ class Summary:
 
     def _repr_html_(self) -> str:
         return self.table()._repr_html_()
+
+    def _ipython_display_(self) -> None:
+        """Shows the table in a notebook, but not again where the call of `summary` has shown it."""
+        from IPython.display import display
+
+        if self.shown_in is None or self.shown_in != notebook_cell():
+            display({"text/html": self._repr_html_(), "text/plain": repr(self)}, raw=True)
 
     def __repr__(self) -> str:
         return f"<Summary of {self.model}: {len(self.rows)} layers, {self.params:,} parameters>"

@@ -10,6 +10,7 @@ from .. import autograd, layer
 from ..graph.memory_plan import MemoryPlan, memory_plan
 from ..layer.outputs import outputs_of
 from ..layer.summary import Summary, summarize
+from ..raw.process import notebook_cell
 from .above import of_above
 from .inputs import example
 from .modes import in_mode
@@ -26,8 +27,8 @@ class Inspectable:
         """Prints a table of the layers, their output shapes and numbers of parameters.
 
         It also returns the table, of at most 80 columns. `file` defaults to standard output; on a
-        terminal, rich prints it in colour where it is installed. Raises RuntimeError before
-        compile().
+        terminal, rich prints it in colour where it is installed, and a notebook shows a table.
+        Raises RuntimeError before compile().
 
         >>> net = models.Sequential(layer.Linear(8), layer.ReLU(), layer.Linear(2))
         >>> net.compile([tensor.zeros((1, 4))])
@@ -47,7 +48,11 @@ class Inspectable:
         inputs = self._examples("summary")
         with in_mode(False), autograd.no_grad():
             summary = summarize(self, inputs)
-        show(summary.table(), file)
+        if file is None and (cell := notebook_cell()) is not None:
+            summary._ipython_display_()
+            summary.shown_in = cell
+        else:
+            show(summary.table(), file)
         return summary
 
     def values(self: Any, inputs: Any, names: Sequence[str]) -> list[Any]:

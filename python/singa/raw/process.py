@@ -182,3 +182,9 @@ def ipython_shell() -> Any:
     """The shell of IPython in which this process runs, as in a notebook, or None."""
     get_ipython = getattr(sys.modules.get("IPython"), "get_ipython", None)
     return get_ipython() if get_ipython else None
+
+
+def notebook_cell() -> int | None:
+    """The number of the notebook's cell that runs; None outside of notebooks."""
+    shell = ipython_shell()
+    return shell.execution_count if shell is not None and "IPKernelApp" in shell.config else None

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from ..distributed import is_main
-from ..raw.process import ipython_shell
+from ..raw.process import notebook_cell
 
 
 class Progress:
@@ -22,7 +22,8 @@ class Progress:
     total     number of steps of the loop
     title     text before the bar
     start     number of steps that are already done (default 0)
-    file      where to print (default: standard error)
+    file      where to print (default: standard error; in a notebook standard output, since the
+              other one looks like a failure there)
     interval  seconds between lines (default 20)
     shown     whether anything is shown (default True)
 
@@ -43,7 +44,7 @@ class Progress:
         self.total = total
         self.title = title
         self.done = start
-        self.file = file or sys.stderr
+        self.file = file or (sys.stderr if notebook_cell() is None else sys.stdout)
         self.interval = interval
         self._shown = time.monotonic()
         self._shows = shown and is_main()
@@ -91,9 +92,8 @@ class Progress:
 
 def _bar_class(file: IO[str] | None) -> Any:
     """The class of tqdm for what shows `file` (None: standard error); None for a log."""
-    shell = ipython_shell() if file is None else None
     try:
-        if shell is not None and "IPKernelApp" in shell.config:
+        if file is None and notebook_cell() is not None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that it is a bar of text without ipywidgets
                 from tqdm.auto import tqdm as notebook_bar

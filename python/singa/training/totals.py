@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .. import distributed, tensor
@@ -115,6 +116,11 @@ class Totals:
         return means
 
 
+def images_of(saved: list[dict[str, float]] | dict[str, float]) -> float:
+    """The images of all ranks in the sums that a checkpoint holds."""
+    return sum(sums["images"] for sums in ([saved] if isinstance(saved, dict) else saved))
+
+
 def own_sums(saved: list[dict[str, float]] | dict[str, float]) -> dict[str, float]:
     """This rank's part of the sums that a checkpoint holds for each rank. If there were more ranks,
     or fewer, rank 0 has all."""
@@ -126,8 +132,8 @@ def own_sums(saved: list[dict[str, float]] | dict[str, float]) -> dict[str, floa
     return together if distributed.is_main() else {}
 
 
-def described(record: Mapping[str, Any], validation_name: str = "val") -> str:
-    """The numbers of a record in one line: "train loss 0.312 top-1 91.2%  val loss ...".
+def described(record: Mapping[str, Any], validation_name: str = "val") -> list[str]:
+    """The numbers of a record: "train loss 0.312 top-1 91.2%" and "val loss ...".
 
     Names that begin with "acc" or "top" are fractions, and shown in per cent.
     """
@@ -141,7 +147,19 @@ def described(record: Mapping[str, Any], validation_name: str = "val") -> str:
         if numbers:
             words = [_described(name, value) for name, value in numbers.items()]
             parts.append(" ".join([prefix[:-1], *words]))
-    return "  ".join(parts)
+    return parts
+
+
+def in_columns(title: str, parts: Sequence[str], most: int = 80) -> str:
+    """The title and the parts in a line, if it has `most` columns at most. Otherwise the first part
+    stands beside the title and the others in lines below it. Words stay whole."""
+    line = "  ".join([title, *parts])
+    if len(line) <= most or not parts:
+        return line
+    indent = " " * (len(title) + 2)
+    texts = [parts[0], "  ".join(parts[1:])]
+    wrapped = [line for text in texts for line in textwrap.wrap(text, most - len(indent))]
+    return f"{title}  " + f"\n{indent}".join(wrapped)
 
 
 def _described(name: str, value: float) -> str:

@@ -29,7 +29,15 @@ from .log import JsonLinesLog, read_log
 from .log_base import Log
 from .program import StopSignals, say
 from .progress import Progress
-from .totals import Measure, NonFiniteLossError, Totals, described, own_sums
+from .totals import (
+    Measure,
+    NonFiniteLossError,
+    Totals,
+    described,
+    images_of,
+    in_columns,
+    own_sums,
+)
 
 if TYPE_CHECKING:
     from ..model import Model
@@ -126,6 +134,9 @@ class Trainer(Evaluator):
         #: 0, or 128 and the number of the signal that has stopped `fit`.
         self.exit_status = 0
         self._totals = Totals({})
+        self._began = time.monotonic()
+        #: Images of all ranks, and seconds, of the epoch before it was resumed.
+        self._earlier = (0.0, 0.0)
         self._first = 0  # the loader's epoch at the beginning of the run
 
     @property
@@ -213,7 +224,7 @@ class Trainer(Evaluator):
         self, loader: Any, validation: Any, loggers: Sequence[Log], stopped: StopSignals | None
     ) -> Record | None:
         """Trains an epoch, and what follows. Returns its record; None if a signal came first."""
-        began, title = time.monotonic(), f"epoch {self.epoch}/{self.epochs}"
+        title = f"epoch {self.epoch}/{self.epochs}"
         self._call("on_epoch_begin")
         rate = self._train(loader, title, stopped)
         if rate is None:
@@ -227,14 +238,16 @@ class Trainer(Evaluator):
             self._call("on_validation_end", results)
             record |= results
         record["images_per_s"] = round(rate, 1)
-        record["seconds"] = round(time.monotonic() - began, 3)
+        record["seconds"] = round(self._seconds(), 3)
         self._call("on_epoch_end", record)
         if distributed.is_main():
             for logger in loggers:
                 logger.append(record)
         if self.verbose:
-            say(f"{title}  {described(record, self.validation_name)}  {rate:.0f} images/s")
+            parts = [*described(record, self.validation_name), f"{rate:.0f} images/s"]
+            say(in_columns(title, parts))
         self._totals = Totals(self._functions(), self._together())
+        self._earlier = (0.0, 0.0)
         if self.out is not None:
             self._save(loader, record)
             self._plot(self.out)
@@ -243,11 +256,11 @@ class Trainer(Evaluator):
     def _train(self, loader: Any, title: str, stopped: StopSignals | None) -> float | None:
         """Trains until the end of the epoch. Returns images per second; None after a signal, when
         a checkpoint is saved."""
-        began, seen = time.monotonic(), self._totals.sums["images"]
+        self._began, seen = time.monotonic(), self._totals.sums["images"]
 
-        def rate_until(end: float) -> float:
-            trained = self._totals.sums["images"] - seen
-            return distributed.world_size() * trained / max(end - began, 1e-9)
+        def rate() -> float:
+            trained = distributed.world_size() * (self._totals.sums["images"] - seen)
+            return (self._earlier[0] + trained) / max(self._seconds(), 1e-9)
 
         parts = getattr(loader, "virtual_ranks", 1) // distributed.world_size() or 1
         done = loader.state_dict()["batch"] if hasattr(loader, "state_dict") else 0
@@ -256,8 +269,7 @@ class Trainer(Evaluator):
                 self._step(self._tensors(given), getattr(loader, "weight", 1.0))
                 if number % parts:
                     continue
-                figures = {"images/s": rate_until(time.monotonic())}
-                bar.step(**self._totals.means(), **figures)
+                bar.step(**self._totals.means(), **{"images/s": rate()})
                 if self.optimizer.calls_made:
                     continue
                 if self.ema is not None:
@@ -270,7 +282,11 @@ class Trainer(Evaluator):
                     if stop:
                         return None
         self._totals.settle()
-        return rate_until(time.monotonic())
+        return rate()
+
+    def _seconds(self) -> float:
+        """What this epoch has taken so far, also before it was resumed."""
+        return self._earlier[1] + time.monotonic() - self._began
 
     def _step(self, batch: tuple[Any, ...], weight: float) -> None:
         self._call("on_batch_begin", batch)
@@ -319,6 +335,8 @@ class Trainer(Evaluator):
         state: dict[str, Any] = {} if self.settings is None else {"settings": self.settings}
         state["loader"] = loader.state_dict()
         state["totals"] = distributed.gather(self._totals.sums)
+        if record is None:
+            state["seconds"] = self._seconds()
         if self._first:
             state["first"] = self._first
         kept = []
@@ -336,6 +354,8 @@ class Trainer(Evaluator):
         progress = checkpoint.load(path, self.model, self.optimizer, ema=self.ema)
         loader.load_state_dict(progress["loader"])
         sums = own_sums(progress["totals"])
+        if "seconds" in progress:  # an older version wrote none
+            self._earlier = images_of(progress["totals"]), float(progress["seconds"])
         self._totals = Totals(self._functions(), self._together(), sums)
         self._first = progress.get("first", 0)
         kept = list(progress.get("callbacks", []))

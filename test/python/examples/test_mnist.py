@@ -9,7 +9,7 @@ import pytest
 
 def results(output):
     """[(training loss, accuracy of the test in per cent)] of each epoch."""
-    found = re.findall(r"train loss ([\d.]+) .*  val loss [\d.]+ accuracy ([\d.]+)%", output)
+    found = re.findall(r"train loss ([\d.]+) .*\s+val loss [\d.]+ accuracy ([\d.]+)%", output)
     return [(float(loss), float(accuracy)) for loss, accuracy in found]
 
 

@@ -57,7 +57,7 @@ def test_several_rounds_at_once_and_a_resumed_bar():
 @pytest.fixture
 def notebook(monkeypatch):
     """Has the process look like the kernel of a notebook. Its standard error is no terminal."""
-    shell = types.SimpleNamespace(config={"IPKernelApp": {}})
+    shell = types.SimpleNamespace(config={"IPKernelApp": {}}, execution_count=1)
     module = types.ModuleType("IPython")
     module.get_ipython = lambda: shell
     monkeypatch.setitem(sys.modules, "IPython", module)
@@ -66,8 +66,9 @@ def notebook(monkeypatch):
 
 def test_a_bar_in_a_notebook(notebook, monkeypatch):
     pytest.importorskip("tqdm")
-    out = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", out)
+    out = io.StringIO()  # what is on standard error looks like a failure there
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", None)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # as about ipywidgets, which are not needed
         with Progress(4, "epoch 1/2", interval=0.0) as bar:
@@ -80,6 +81,7 @@ def test_a_bar_in_a_notebook(notebook, monkeypatch):
         bar.step(loss=0.5)
     assert log.getvalue() == "epoch 1/2  1/4  loss 0.500\n"  # a file is no notebook
     notebook.config = {}  # IPython in a terminal or a pipe
+    monkeypatch.setattr(sys, "stderr", out)
     with Progress(4, "epoch 2/2", interval=0.0) as bar:
         bar.step(loss=0.25)
     assert out.getvalue().endswith("epoch 2/2  1/4  loss 0.250\n")

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import types
 
 import fitted_net
 import numpy as np
@@ -23,7 +24,7 @@ from singa.training import (
     checkpoint,
     read_log,
 )
-from singa.training.totals import described
+from singa.training.totals import described, in_columns
 
 
 def made(optimizer=None, seed=3):
@@ -511,6 +512,26 @@ def full_disk(*_):
     raise OSError("no space")
 
 
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_resumed_epoch_counts_what_was_trained_before(tmp_path, monkeypatch, steps):
+    """Also where nothing was left of it. There are 3 steps in an epoch; each takes 2 seconds."""
+    clock = types.SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr("singa.training.trainer.time", clock)
+
+    class Clock(Callback):
+        def on_batch_end(self, trainer, *_):
+            clock.now += 2.0
+            if trainer.optimizer.steps == steps and not trainer.resumed:
+                signal.raise_signal(signal.SIGTERM)
+
+    assert go_on(trainer_at(tmp_path, Clock())) == []
+    clock.now += 100.0
+    first, second = go_on(trainer_at(tmp_path, Clock()), epochs=2, resume=True)
+    images = len(classes()[0])
+    for record in (first, second):
+        assert (record["images_per_s"], record["seconds"]) == (round(images / 6, 1), 6.0)
+
+
 def test_a_signal_saves_a_checkpoint_and_ends_it(whole, tmp_path, capsys):
     class Signal(Callback):
         def on_batch_end(self, trainer, *_):
@@ -529,7 +550,7 @@ def test_a_signal_saves_a_checkpoint_and_ends_it(whole, tmp_path, capsys):
     assert outcome(tmp_path) == whole
     out = capsys.readouterr().out.splitlines()
     assert out[0] == "resumed after step 5"
-    assert out[1].startswith(f"epoch 2/3  {described(history[0])}  ")
+    assert out[1].startswith(f"epoch 2/3  {described(history[0])[0]}")
 
 
 def test_a_run_that_stopped_early_stays_stopped(tmp_path):
@@ -781,4 +802,27 @@ def test_an_update_that_an_epoch_would_cut(tmp_path):
     ],
 )  # fmt: skip
 def test_lines(record, line):
-    assert described(record) == line
+    assert "  ".join(described(record)) == line
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        (["train loss 1.553", "9 images/s"], "epoch 1/3  train loss 1.553  9 images/s"),
+        (
+            ["train loss 1.553 top-1 30.9%", "test loss 1.405 top-1 40.6%", "122 images/s"],
+            "epoch 1/3  train loss 1.553 top-1 30.9%\n"
+            "           test loss 1.405 top-1 40.6%  122 images/s",
+        ),
+        (
+            ["train" + 9 * " metric 0.123", "122 images/s"],
+            "epoch 1/3  train metric 0.123 metric 0.123 metric 0.123 metric 0.123 metric\n"
+            "           0.123 metric 0.123 metric 0.123 metric 0.123 metric 0.123\n"
+            "           122 images/s",
+        ),
+        ([], "epoch 1/3"),
+    ],
+)
+def test_lines_of_an_epoch_have_80_columns(parts, text):
+    assert in_columns("epoch 1/3", parts) == text
+    assert max(map(len, text.splitlines())) <= 80

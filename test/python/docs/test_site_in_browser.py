@@ -47,6 +47,26 @@ def test_everyone_can_read_the_page(browser: Any, name: str, width: int, scheme:
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("coming_from/pytorch", "training", "serving", "clusters"),
+        *("start/install", "reference/command_line", "reference/python/layer"),
+    ],
+)
+def test_code_is_not_cut(browser: Any, name: str) -> None:
+    """Lines of programs and commands are whole in a wide window; only outputs scroll."""
+    code = '.bd-article div[class*="highlight-"]:not(.highlight-none, .highlight-default) pre'
+    with opened(browser, SITE / f"{name}.html", site=SITE) as page:
+        found = page.eval_on_selector_all(
+            code,
+            """blocks => [blocks.length, blocks.filter(block =>
+              block.scrollWidth > block.clientWidth).map(block => block.innerText)]""",
+        )
+    assert found[0] > 0
+    assert found[1] == []
+
+
 def test_the_site_says_from_which_commit_it_was_built(browser: Any) -> None:
     with opened(browser, SITE / "index.html", site=SITE) as page:
         assert page.locator(".commit code").inner_text().strip("+").isalnum()

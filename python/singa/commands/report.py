@@ -267,6 +267,7 @@ def _cost_parts(costs: steps.StepCosts | None) -> dict[str, Any]:
     return {
         "costs": costs,
         "network": network.network_picture(costs.network, costs.records),
+        "narrow_network": network.narrow_picture(costs.network, costs.records),
         "layer_count": len(by_layer),
         "by_layer": table(network.LAYER_HEADS, by_layer, numbers=range(3, 8)),
         "by_operation": _operation_table(costs),

@@ -201,6 +201,7 @@ def layer_rows(network: Node, records: Iterable[Record]) -> list[tuple[str, ...]
 # The picture.
 
 _WIDTH, _ROW, _TOP = 1000, 22, 58
+_NARROW = 358  # a window of 390 pixels without its margins
 _LANES, _LANE = 7, 8  # lanes for connections that skip layers, and their distance in pixels
 _DOT = 16 + _LANES * _LANE
 _NAME = _DOT + 14
@@ -232,10 +233,7 @@ def network_picture(network: Node, spent: Iterable[Record] = (), title: str = ""
     Equal blocks that follow each other are drawn once, with their number and the sums of their
     figures.
     """
-    found = costs(spent)
-    rows: list[_Row] = []
-    total = _add_parts([network], 0, rows, dict(found)).ms
-    rest = sum(cost.ms for cost in found.values()) - total
+    found, rows, total, rest = _rows_of(network, spent)
     slowest = max([row.cost.ms for row in rows if not row.nodes[0].parts], default=0.0)
     title = title or f"{network.kind}: {network.all_params():,} parameters"
     picture = Picture(_WIDTH, _TOP + _ROW * (len(rows) + 1 + (rest > 0)) + 12, title)
@@ -271,6 +269,60 @@ def network_picture(network: Node, spent: Iterable[Record] = (), title: str = ""
     if found:
         picture.text(_IMPLEMENTATION - 10, end, f"{total + rest:.2f}", anchor="end", bold=True)
     return picture
+
+
+def narrow_picture(network: Node, spent: Iterable[Record] = (), title: str = "") -> Picture:
+    """The same for a window of 390 pixels: layers with parameters and times, without the other
+    columns and the connections. Names are those within their block."""
+    found, rows, total, rest = _rows_of(network, spent)
+    title = title or f"{network.kind}: {network.all_params():,} parameters"
+    picture = Picture(_NARROW, _TOP + _ROW * (len(rows) + 1 + (rest > 0)) + 12, title)
+    picture.text(8, 24, shortened(title, _NARROW - 16, 14), size=14, bold=True)
+    params, ms = _NARROW - 66, _NARROW - 8
+
+    def line(x: float, y: float, name: str, count: int, time: float | None, **style: Any) -> None:
+        picture.text(x, y, name, **style)
+        bold = bool(style.get("bold"))
+        if count:
+            picture.text(params, y, f"{count:,}", anchor="end", size=11, bold=bold)
+        if time is not None:
+            picture.text(ms, y, f"{time:.2f}", anchor="end", size=11, bold=bold)
+
+    heads = [("layer", 8, "start"), ("parameters", params, "end")]
+    for head, x, anchor in [*heads, ("time, ms", ms, "end")] if found else heads:
+        picture.text(x, 48, head, colour="faint", size=11, anchor=anchor)
+    for number, row in enumerate(rows):
+        node, top, x = row.nodes[0], _TOP + _ROW * number, 8 + 8 * row.depth
+        if node.parts:
+            height = _ROW * (row.last - number + 1) - 2
+            picture.box(x - 4, top, _NARROW - x, height, GREY, soft=True, radius=5)
+    for number, row in enumerate(rows):
+        node, x = row.nodes[0], 8 + 8 * row.depth
+        name = node.kind if node.operator else node.name.rpartition(".")[2]
+        if row.times > 1:
+            name += f" … {row.until.name.rpartition('.')[2]}"
+        room = params - 60 - x
+        name = shortened(name, room)
+        tail = "" if node.operator else shortened(node.kind, room - 8 * len(name))
+        count = sum(each.all_params() for each in row.nodes)
+        y, time = _TOP + _ROW * number + 15, row.cost.ms or None
+        line(x, y, name, count, time, bold=bool(node.parts), tail=tail if len(tail) > 3 else "")
+    end = _TOP + _ROW * len(rows) + 15
+    if rest > 0:
+        line(8, end, "in no layer", 0, rest, colour="faint")
+        end += _ROW
+    line(8, end, "together", network.all_params(), total + rest if found else None, bold=True)
+    return picture
+
+
+def _rows_of(
+    network: Node, spent: Iterable[Record]
+) -> tuple[dict[str, Cost], list[_Row], float, float]:
+    """Costs by layer, the lines of a picture, and the milliseconds in them and in no layer."""
+    found = costs(spent)
+    rows: list[_Row] = []
+    total = _add_parts([network], 0, rows, dict(found)).ms
+    return found, rows, total, sum(cost.ms for cost in found.values()) - total
 
 
 def _add_parts(same: list[Node], depth: int, rows: list[_Row], left: dict[str, Cost]) -> Cost:

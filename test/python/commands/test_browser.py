@@ -74,6 +74,21 @@ def test_a_report_shows_the_numbers_of_the_log(browser, pages, runs):
         ]
 
 
+@pytest.mark.parametrize("width", [WIDE, NARROW, 390])
+def test_the_picture_of_the_network_has_its_numbers(browser, pages, width):
+    """Names, parameters and times are within the window, without scrolling."""
+    with opened(browser, pages["report"], width) as page:
+        (picture,) = page.locator("#network svg").filter(visible=True).all()
+        texts = {text: picture.get_by_text(text, exact=True) for text in ("together", "53,573")}
+        for found in texts.values():
+            box = found.first.bounding_box()
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= width
+            assert box["height"] > 10  # it is not scaled down
+        heads = picture.locator("text").all_text_contents()
+        assert {"layer", "parameters", "time, ms"} <= set(heads)
+
+
 def shown(name, value):
     """A number of a log as a report shows it, without a sign of per cent."""
     if name.endswith(("top1", "top5")):

@@ -90,9 +90,10 @@ def test_times_are_those_of_the_profile(net):
     ]
     records += [Record("ReLU", "blocks.1", "c", "", 0.0, 0.25, 0)]
     records += [Record("SgdUpdate", "", "d", "", 0.0, 100.0, 0)]
-    text = str(network.network_picture(root, records))
-    for shown in (">1.00<", ">30.00<", ">30.25<", ">100.00<", ">131.25<", "in no layer"):
-        assert shown in text
+    for picture in (network.network_picture, network.narrow_picture):
+        text = str(picture(root, records))
+        for shown in (">1.00<", ">30.00<", ">30.25<", ">100.00<", ">131.25<", "in no layer"):
+            assert shown in text
     rows = {row[0]: row[5:8] for row in network.layer_rows(root, records)}
     assert rows["blocks.2.inner.0"] == ("10.000", "0.000", "7.6 %")
     assert rows["in no layer"] == ("100.000", "0.000", "76.2 %")
@@ -107,6 +108,10 @@ def test_networks(name):
     root = network.trace(made)
     assert root.all_params() == sum(p.size() for p in made.get_params().values())
     Page(str(network.network_picture(root)))
+    narrow = network.narrow_picture(root)
+    assert narrow.width == 358
+    Page(str(narrow))
+    assert f">{root.all_params():,}<" in str(narrow)
 
 
 def test_before_compile():

@@ -2,6 +2,7 @@
 tells users to install."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,22 @@ def test_the_page_on_the_command_line_has_all_commands(capsys: pytest.CaptureFix
     page = (README.parent / "docs" / "reference" / "command_line.md").read_text()
     assert set(re.findall(r"^\| \[`([\w-]+)`\]", page, re.MULTILINE)) == commands
     assert set(re.findall(r"command-help\} ([\w-]+)", page)) == commands
+
+
+def test_the_documented_install_of_a_wheel_has_what_commands_need() -> None:
+    """Pages of `report` and `compare`, curves, bars, and pictures."""
+    root = README.parent
+    page = (root / "docs" / "start" / "install.md").read_text()
+    installs = re.findall(r"pip install .*\[([\w,]+)\]", page)
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    for extras in installs:
+        packages = {
+            re.match(r"[\w-]+", each)[0]
+            for extra in extras.split(",")
+            for each in project["optional-dependencies"][extra]
+        }
+        assert packages >= {"jinja2", "matplotlib", "pillow", "tqdm"}
+    assert len(installs) == 2
 
 
 def test_nothing_tells_a_user_to_install_another_project() -> None:

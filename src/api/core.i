@@ -202,6 +202,8 @@ int64_t OpcheckEvery() { return singa::GetOpcheck().every; }
     return $self->is_contiguous() && $self->offset() == 0 &&
            $self->block()->size() == static_cast<size_t>($self->bytes());
   }
+  /// True if NumPy or DLPack share the memory, so that it must stay where it is.
+  bool IsPinned() const { return !$self->empty() && $self->block()->pinned(); }
   /// True if both are views of the same block.
   bool SharesMemory(const singa::Tensor& other) const {
     return !$self->empty() && $self->block() == other.block();

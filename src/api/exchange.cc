@@ -182,7 +182,11 @@ Tensor FromDlpack(PyObject* capsule) {
     if (m->deleter) m->deleter(m);
     PyGILState_Release(state);
   });
-  return Wrap(static_cast<char*>(t.data) + t.byte_offset, shape, strides, found->dtype, owner);
+  Tensor shared =
+      Wrap(static_cast<char*>(t.data) + t.byte_offset, shape, strides, found->dtype, owner);
+  // For as long as it lives: the owner may write to its memory at any time.
+  if (shape.Count() != 0) shared.block()->Pin();
+  return shared;
 }
 
 Exporter::Exporter(const Tensor& tensor) : tensor_(tensor) {

@@ -210,14 +210,16 @@ class Tensor(Reading, Writing, _Base):
         """Moves it into the layout that the device's convolutions like such images in.
 
         Other tensors that shared its memory keep the old one. Nothing happens where there is none:
-        unless it is (N, C, H, W) of a float type that the backend has.
+        unless it is (N, C, H, W) of a float type that the backend has, and while NumPy or another
+        library shares its memory.
 
         >>> x = tensor.random((1, 16, 4, 4))
         >>> before = x.numpy()
         >>> bool((x.to_blocked().numpy() == before).all())  # only the layout changes
         True
         """
-        self.data = _c.ToBlocked(self.data)
+        if not self.data.IsPinned():
+            self.data = _c.ToBlocked(self.data)
         return self
 
     def to_plain(self) -> Self:

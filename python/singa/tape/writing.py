@@ -64,7 +64,8 @@ class Writing:
 
         While the tape records, the copy goes to new memory, which other tensors do not share: a
         recurrent network that keeps its state so in the middle of a step needs the old elements
-        for backward. At the end of a step that is recorded it moves back to the old memory.
+        for backward. At the end of a step that is recorded it moves back to the old memory. Memory
+        that NumPy or another library shares is written to itself.
 
         >>> x = tensor.zeros((2, 1))
         >>> x.copy_data(tensor.Tensor(data=[1.0, 2.0]))
@@ -75,7 +76,7 @@ class Writing:
         if t.size() != self.size():
             raise ValueError(f"[copy_data] {t.shape} into {self.shape}: the sizes differ")
         source = t.data if t.shape == self.shape else t.data.Reshape(self.shape)
-        if state.recording:
+        if state.recording and not self.data.IsPinned():
             move_back(self)
             self.data = source.AsType(int(self.dtype)).ToDevice(self.device).Clone()
         else:

@@ -43,11 +43,13 @@ if TYPE_CHECKING:
     from .report.diagnostics import device_memory, doctor, layout_report, opcheck
     from .report.explanation import explain
     from .report.profiling import profile
+    from .torch_networks.accelerate import accelerate
     from .torch_networks.module import from_torch
     from .training.model_file import load
 
 __all__ = [
     "__version__",
+    "accelerate",
     "advise",
     "detect_anomaly",
     "device_memory",
@@ -75,6 +77,7 @@ __all__ = [
 ]
 
 _FUNCTIONS = {
+    "accelerate": "torch_networks.accelerate",
     "advise": "report.advice",
     "detect_anomaly": "report.anomaly",
     "device_memory": "report.diagnostics",

@@ -12,6 +12,7 @@ from singa import tensor
 #: What has no example, and why. Methods are shown in the example of their class, operators in that
 #: of their function.
 _WITHOUT_EXAMPLE = {
+    "singa.accelerate": "needs PyTorch",
     "singa.advise": "its results depend on the machine",
     "singa.data.download_cifar10": "needs the network",
     "singa.data.download_cifar100": "needs the network",

@@ -89,11 +89,13 @@ def torch_inputs(torch: Any, inputs: Any) -> tuple[Any, ...]:
     return tuple(result)
 
 
-def export(torch: Any, module: Any, inputs: tuple[Any, ...], training: bool) -> Exported:
+def export(
+    torch: Any, module: Any, inputs: tuple[Any, ...], training: bool, hooks: bool = False
+) -> Exported:
     """The graph of a module in one mode. Raises UnsupportedError, with what PyTorch says, for a
-    module that it cannot export."""
+    module that it cannot export, and unless `hooks` for hooks of gradients."""
     for name, parameter in module.named_parameters():
-        if parameter._backward_hooks:
+        if parameter._backward_hooks and not hooks:
             problem = Problem(name, "register_hook", 0, "a hook of a gradient")
             raise UnsupportedError([problem], "from_torch")
     with _mode(module, training), _refusing(torch), warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""The program of docs/coming_from/pytorch_modules.md runs, and does what the page says."""
+"""The programs of the pages about PyTorch's networks run, and do what the pages say."""
 
 from __future__ import annotations
 
@@ -9,13 +9,28 @@ from typing import Any
 
 import numpy as np
 
-PAGE = Path(__file__).parents[3] / "docs" / "coming_from" / "pytorch_modules.md"
+PAGES = Path(__file__).parents[3] / "docs" / "coming_from"
+
+
+def _run(page: str) -> dict[str, Any]:
+    """The variables of a page's program after it ran."""
+    path = PAGES / page
+    (program,) = re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL)
+    names: dict[str, Any] = {"__name__": "page"}
+    exec(compile(program, path, "exec"), names)
+    return names
+
+
+def test_the_loop(torch: ModuleType) -> None:
+    names = _run("pytorch_loops.md")
+    assert names["losses"][-1] < names["losses"][0] * 0.7
+    with torch.no_grad():
+        wanted = names["module"].eval()(names["images"])
+    torch.testing.assert_close(names["scores"], wanted, rtol=1e-3, atol=1e-4)
 
 
 def test_the_program(torch: ModuleType) -> None:
-    (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    names: dict[str, Any] = {"__name__": "page"}
-    exec(compile(program, PAGE, "exec"), names)
+    names = _run("pytorch_modules.md")
     module = names["module"].eval()
     with torch.no_grad():
         wanted = module(torch.from_numpy(names["images"])).numpy()

@@ -1,0 +1,508 @@
+"""A module of PyTorch that computes in singa: `singa.accelerate`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
+
+from .. import autograd
+from .. import singa_wrap as _c
+from ..networks.errors import UnsupportedError
+from ..networks.network import Network
+from ..tape.grad_mode import set_training, training
+from ..tape.operator import Operator
+from ..tape.tensor import Tensor, wrap
+from . import operators as _operators  # noqa: F401 - fills the table
+from .export import Exported, export, require_torch
+from .front import TORCH
+from .signature import Signature, Value, assignments, changed, signature
+
+#: Most graphs of one module: others take the places of the oldest.
+_MOST_GRAPHS = 32
+
+
+def accelerate(module: Any) -> Any:
+    """A `torch.nn.Module` that computes what `module` does, in singa, with tensors of PyTorch.
+
+    The loop stays PyTorch's: its loss, optimizer, schedules, averages and files.
+
+        net = singa.accelerate(torchvision.models.resnet18())
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for images, labels in loader:
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(net(images), labels).backward()
+            optimizer.step()
+
+    Parameters, buffers, submodules and their names are those of `module`, and shared with it. A
+    call runs the whole module in singa, and so does the backward of its results. The graph is made
+    in the first call of each mode and of each kind of inputs, and again when an attribute of a part
+    changes. Dropout follows `singa.seed`, and draws other numbers than PyTorch.
+    `torch.autocast("cpu")` becomes `autograd.autocast`.
+
+    It needs PyTorch 2.13 or newer. Raises ImportError without it, and TypeError for another object.
+    Calls raise UnsupportedError for what singa or `torch.export` does not have, and
+    NotImplementedError, which says what to use instead, for tensors of other devices, hooks of
+    parts, DistributedDataParallel, checkpoints around the module, a second backward and second
+    derivatives.
+    """
+    torch = require_torch()
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"[accelerate] expected a torch.nn.Module, got {type(module).__name__}")
+    parallel = torch.nn.parallel
+    if isinstance(module, parallel.DistributedDataParallel | parallel.DataParallel):
+        _refuse_parallel(type(module).__name__)
+    kind = _module_class(torch)
+    return module if isinstance(module, kind) else kind(module)
+
+
+def _refuse_parallel(name: str) -> None:
+    raise NotImplementedError(
+        f"[accelerate] {name} is not supported: take singa.from_torch and opt.DistOpt, which train "
+        "on several ranks"
+    )
+
+
+@functools.cache
+def _module_class(torch: Any) -> Any:
+    """The class of accelerated modules. Its base is known when PyTorch is there."""
+
+    class Accelerated(torch.nn.Module):
+        """See `accelerate`."""
+
+        def __init__(self, module: Any) -> None:
+            super().__init__()
+            self._share(module)
+
+        def _share(self, module: Any) -> None:
+            """Has the children, parameters and buffers of `module`."""
+            own = self.__dict__
+            own["_module"], own["_runner"] = module, _Runner(torch, module)
+            own["training"] = module.training
+            for name in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
+                own[name] = module.__dict__[name]
+
+        def __getattr__(self, name: str) -> Any:
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                if "_module" not in self.__dict__:
+                    raise
+                return getattr(self.__dict__["_module"], name)
+
+        def __getitem__(self, key: Any) -> Any:
+            return self._module[key]
+
+        def __setitem__(self, key: Any, value: Any) -> None:
+            self._module[key] = value
+
+        @property
+        def forward(self) -> Callable[..., Any]:
+            """Computes what the module's own `forward` does."""
+            call = functools.partial(self._run)
+            return functools.update_wrapper(call, self._module.forward)
+
+        def _run(self, *args: Any, **kwargs: Any) -> Any:
+            self._module.training = self.training
+            return self._runner(args, kwargs)
+
+        def extra_repr(self) -> str:
+            return f"singa, {type(self._module).__name__}"
+
+        def __reduce__(self) -> Any:
+            shared = ("_module", "_runner", "_parameters", "_buffers", "_modules")
+            state = {k: v for k, v in self.__dict__.items() if k not in shared}
+            return _accelerated, (self._module,), state
+
+    return Accelerated
+
+
+def _accelerated(module: Any) -> Any:
+    """The accelerated module in a file or copy."""
+    return accelerate(module)
+
+
+class _Graph(NamedTuple):
+    """A module's graph.
+
+    spec      the form of its results
+    places    for each of these: the number of an output, or what else it is
+    types     the element types that outputs of numbers without fractions have
+    kept      what must live as long as the graph's key
+    """
+
+    exported: Exported
+    network: Network
+    training: bool
+    spec: Any
+    places: list[tuple[bool, Any]]
+    types: list[Any]
+    kept: list[Any]
+
+    def fits(self, inputs: Sequence[Any]) -> bool:
+        """Whether it is right for inputs of these lengths."""
+        lengths: dict[str, int] = {}
+        graph = self.exported.graph
+        return all(
+            len(shape) == x.ndim
+            and all(
+                lengths.setdefault(wanted, n) == n if isinstance(wanted, str) else wanted == n
+                for wanted, n in zip(shape, x.shape, strict=True)
+            )
+            for x, shape in zip(
+                inputs, [graph.types[name].shape or () for name in graph.inputs], strict=True
+            )
+        )
+
+
+class _Runner:
+    """Runs one module: its graphs, and its tensors as singa's."""
+
+    def __init__(self, torch: Any, module: Any) -> None:
+        self.torch, self.module = torch, module
+        self.graphs: OrderedDict[Any, list[_Graph]] = OrderedDict()
+        self.imported: dict[str, tuple[Any, _c.Tensor]] = {}
+        self.lock = threading.RLock()
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        torch = self.torch
+        _refuse_around(torch)
+        leaves, spec = torch.utils._pytree.tree_flatten((args, kwargs))
+        inputs = [x for x in leaves if isinstance(x, torch.Tensor)]
+        given = torch.is_grad_enabled()
+        with self.lock:
+            now = signature(torch, self.module)
+            graph = self._graph(now, leaves, spec, inputs)
+            values = self._values(now.values)
+        parameters = [value for value in now.values if not value.is_buffer]
+        tracked = [*inputs, *[value.tensor for value in parameters if value.first == value.name]]
+        run = _Run(torch, graph, inputs, values, _autocast(torch))
+        if given and any([x.requires_grad for x in tracked]):
+            run.wanted = [x.requires_grad for x in tracked]
+            run.names = [value.name for value in parameters if value.first == value.name]
+            outputs = _function_class(torch).apply(run, *tracked)
+        else:
+            outputs = run.forward()
+        results = [outputs[x] if is_output else x for is_output, x in graph.places]
+        return torch.utils._pytree.tree_unflatten(results, graph.spec)
+
+    # Parameters and buffers.
+
+    def _values(self, values: Sequence[Value]) -> dict[str, _c.Tensor]:
+        """The tensors that share the memory of parameters and buffers, where it lies now."""
+        result: dict[str, _c.Tensor] = {}
+        for name, first, value, _ in values:
+            if first != name:
+                result[name] = result[first]
+                continue
+            where = value.data_ptr(), value.shape, value.stride(), value.dtype
+            kept = self.imported.get(name)
+            if kept is None or kept[0] != where:
+                kept = self.imported[name] = where, _imported(name, value)
+            result[name] = kept[1]
+        return result
+
+    # Graphs.
+
+    def _graph(self, now: Signature, leaves: list[Any], spec: Any, inputs: list[Any]) -> _Graph:
+        for x in inputs:
+            if x.device.type != "cpu":
+                raise NotImplementedError(
+                    f"[accelerate] an input is on {x.device}: singa computes on the CPU here"
+                )
+        torch = self.torch
+        kinds = [
+            (x.dtype, tuple(x.shape[1:])) if isinstance(x, torch.Tensor) else x for x in leaves
+        ]
+        try:
+            found = self.graphs.get((now.key, spec, tuple(kinds)))
+        except TypeError as error:
+            raise TypeError(
+                f"[accelerate] arguments are tensors, numbers and texts, also in lists and dicts: "
+                f"{error}"
+            ) from None
+        for graph in found or ():
+            if graph.fits(inputs):
+                return graph
+        graph, after = self._exported(now, leaves, spec)
+        if after.key != now.key:  # a part that prepares something in its first call
+            graph, again = self._exported(after, leaves, spec)
+            if again.key != after.key:
+                raise NotImplementedError(
+                    f"[accelerate] a call of the module changes {changed(after, again)}: only "
+                    "buffers may change"
+                )
+        if not graph.fits(inputs):
+            raise NotImplementedError(
+                "[accelerate] the module does something else for a batch of 1, which torch.export "
+                "does not follow"
+            )
+        self.graphs.setdefault((after.key, spec, tuple(kinds)), []).append(graph)
+        while sum(map(len, self.graphs.values())) > _MOST_GRAPHS:
+            self.graphs.popitem(last=False)
+        return graph
+
+    def _exported(self, now: Signature, leaves: list[Any], spec: Any) -> tuple[_Graph, Signature]:
+        torch = self.torch
+        seen: list[Any] = []
+        examples = [x.detach() for x in leaves if isinstance(x, torch.Tensor)]
+        if not examples:
+            raise TypeError("[accelerate] a call needs a tensor as an argument")
+        if all([x.ndim and x.shape[0] == 1 for x in examples]):
+            examples = [torch.cat([x, x]) for x in examples]
+        call = _call_class(torch, len(examples))(self.module, leaves, spec, seen)
+        call.training = now.trains
+        plain = torch.inference_mode(False), torch.enable_grad()
+        try:
+            with plain[0], plain[1], torch.autocast("cpu", enabled=False):
+                exported = export(torch, call, tuple(examples), now.trains, hooks=True)
+            network = Network(exported.graph, TORCH)
+        except UnsupportedError as error:
+            raise UnsupportedError(error.problems, "accelerate") from error.__cause__
+        form, places, assigned = seen[-1]
+        for part, name, value in assigned:  # which export takes back
+            setattr(part, name, value)
+        made = {
+            name: each.type
+            for node in exported.graph.nodes
+            for name, each in zip(node.outputs, node.output_types, strict=False)
+        }
+        types = [
+            getattr(torch, kind) if (kind := made.get(name)) else None
+            for name in exported.graph.outputs
+        ]
+        after = signature(torch, self.module)
+        return _Graph(exported, network, now.trains, form, places, types, after.kept), after
+
+
+@functools.cache
+def _call_class(torch: Any, count: int) -> Any:
+    """A module of `count` arguments, which are tensors, like its results: for `torch.export`."""
+    tree = torch.utils._pytree
+
+    class Call(torch.nn.Module):
+        def __init__(self, module: Any, leaves: list[Any], spec: Any, seen: list[Any]) -> None:
+            super().__init__()
+            self.inner = module
+            self._see = seen.append
+            tensors = [isinstance(x, torch.Tensor) for x in leaves]
+            self._leaves = [None if t else x for x, t in zip(leaves, tensors, strict=True)]
+            self._places = [i for i, is_tensor in enumerate(tensors) if is_tensor]
+            self._spec = spec
+
+        def forward(self, *inputs: Any) -> Any:
+            leaves = list(self._leaves)
+            for i, x in zip(self._places, inputs, strict=True):
+                leaves[i] = x
+            args, kwargs = tree.tree_unflatten(leaves, self._spec)
+            before = [(part, dict(part.__dict__)) for part in self.inner.modules()]
+            results, spec = tree.tree_flatten(self.inner(*args, **kwargs))
+            outputs: list[Any] = []
+            places: list[tuple[bool, Any]] = []
+            for x in results:
+                is_output = isinstance(x, torch.Tensor)
+                places.append((is_output, len(outputs) if is_output else x))
+                outputs += [x] * is_output
+            self._see((spec, places, [x for part in before for x in assignments(*part)]))
+            return tuple(outputs)
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    names = ["self", *[f"x{i}" for i in range(count)]]
+    forward: Any = Call.forward  # whose shapes export wants by names
+    forward.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])
+    return Call
+
+
+class _Ends(Operator):
+    """Has backward begin at several results: its own result has no elements that matter."""
+
+    def __init__(self, gradients: Sequence[_c.Tensor]) -> None:
+        super().__init__()
+        self.gradients = gradients
+
+    def forward(self, *xs: _c.Tensor) -> _c.Tensor:
+        return _c.Full((), 0.0, xs[0].device(), _c.kFloat32)
+
+    def backward(self, dy: _c.Tensor) -> Any:
+        return tuple(self.gradients)
+
+
+class _Run:
+    """One forward of a module, and its backward.
+
+    wanted  for each input, then each parameter: whether it needs a gradient
+    names   of the parameters
+    """
+
+    def __init__(
+        self,
+        torch: Any,
+        graph: _Graph,
+        inputs: Sequence[Any],
+        values: dict[str, _c.Tensor],
+        autocast: Any,
+    ) -> None:
+        self.torch, self.graph, self.inputs, self.values = torch, graph, inputs, values
+        self.autocast = autocast
+        self.wanted: list[bool] = []
+        self.names: list[str] = []
+        self.leaves: list[Tensor] = []
+        self.outputs: list[Tensor] = []
+        self.done = False
+
+    def forward(self) -> list[Any]:
+        """The results, as tensors of PyTorch."""
+        graph = self.graph.exported.graph
+        wanted = iter(self.wanted)
+        given = [_leaf(_imported("an input", x), next(wanted, False)) for x in self.inputs]
+        trained = dict(zip(self.names, wanted, strict=False))
+        # A parameter with two names is one tensor.
+        values: dict[int, Tensor] = {}
+        by_name: dict[str, Tensor] = {}
+        for name, raw in self.values.items():
+            held = values.get(id(raw))
+            if held is None:
+                held = values[id(raw)] = _leaf(raw, trained.get(name, False))
+            by_name[name] = held
+        self.leaves = [*given, *[by_name[name] for name in self.names]]
+        before = training()
+        set_training(self.graph.training)
+        mode = autograd.enable_grad() if self.wanted else autograd.no_grad()
+        try:
+            with mode, self.autocast():
+                results = self.graph.network.run(
+                    dict(zip(graph.inputs, given, strict=True)),
+                    {f"inner.{name}": value for name, value in by_name.items()},
+                    graph.outputs,
+                )
+        finally:
+            set_training(before)
+        count = len(results) - len(self.graph.exported.written)
+        for name, result in zip(self.graph.exported.written, results[count:], strict=True):
+            by_name[name.removeprefix("inner.")].data.CopyFrom(result.data)
+        self.outputs = results[:count] if self.wanted else []
+        return [
+            _integers(_shared(self.torch, wrap(x.data.Clone(), False)), kind)
+            for x, kind in zip(results[:count], self.graph.types, strict=False)
+        ]
+
+    def backward(self, gradients: Sequence[Any]) -> list[Any]:
+        """The gradients of inputs and parameters for those of the results."""
+        if self.done:
+            raise NotImplementedError(
+                "[accelerate] a second backward through one forward: retain_graph=True is not "
+                "supported. Add the losses, or call the module again"
+            )
+        if self.torch.is_grad_enabled():
+            raise NotImplementedError(
+                "[accelerate] create_graph=True: there are no second derivatives of an accelerated "
+                "module"
+            )
+        self.done = True
+        ends = [
+            (y, _imported("a gradient", dy.contiguous()))
+            for y, dy in zip(self.outputs, gradients, strict=True)
+            if dy is not None and y.creator is not None
+        ]
+        found: dict[int, Tensor] = {}
+        before = training()
+        set_training(self.graph.training)
+        try:
+            if len(ends) == 1:
+                y, dy = ends[0][0], wrap(ends[0][1], False)
+            elif ends:
+                with autograd.enable_grad():
+                    y, dy = _Ends([dy for _, dy in ends])(*[y for y, _ in ends])[0], None
+            if ends:
+                found = {id(x): g for x, g in autograd.backward(y, dy)}
+        finally:
+            set_training(before)
+        result = [
+            _shared(self.torch, found[id(x)]) if w and id(x) in found else None
+            for x, w in zip(self.leaves, self.wanted, strict=True)
+        ]
+        self.leaves, self.outputs, self.inputs, self.values = [], [], [], {}
+        return result
+
+
+def _leaf(raw: _c.Tensor, wanted: bool) -> Tensor:
+    """A tensor of which the tape stores the gradient, or a constant."""
+    x = wrap(raw, wanted)
+    x.stores_grad = wanted
+    return x
+
+
+def _imported(name: str, x: Any) -> _c.Tensor:
+    """A tensor that shares the memory of one of PyTorch's."""
+    try:
+        return _c.from_dlpack(x.detach().__dlpack__())
+    except TypeError as error:
+        raise TypeError(f"[accelerate] {name}: {error}") from None
+
+
+def _shared(torch: Any, x: Tensor) -> Any:
+    """A tensor of PyTorch that shares the memory of one of singa's."""
+    return torch.from_dlpack(x)
+
+
+def _integers(x: Any, kind: Any) -> Any:
+    """Numbers without fractions in the module's own type, which singa may hold in another."""
+    return x if kind is None or x.is_floating_point() else x.to(kind)
+
+
+def _autocast(torch: Any) -> Callable[[], AbstractContextManager[Any]]:
+    """The context of singa for PyTorch's autocast."""
+    if not torch.is_autocast_enabled("cpu"):
+        return nullcontext
+    kind = str(torch.get_autocast_dtype("cpu")).removeprefix("torch.")
+    return functools.partial(autograd.autocast, kind)
+
+
+@functools.cache
+def _function_class(torch: Any) -> Any:
+    """The operator of PyTorch's tape."""
+
+    class Accelerated(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, run: _Run, *tracked: Any) -> Any:
+            outputs = run.forward()
+            ctx.run = run
+            ctx.save_for_backward(*tracked)  # for PyTorch's own check of changes in place
+            ctx.set_materialize_grads(False)
+            ctx.mark_non_differentiable(*[x for x in outputs if not x.is_floating_point()])
+            return tuple(outputs)
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            _ = ctx.saved_tensors
+            return None, *ctx.run.backward(gradients)
+
+    return Accelerated
+
+
+def _refuse_around(torch: Any) -> None:
+    """Refuses what cannot be around an accelerated module."""
+    distributed = torch.nn.parallel.DistributedDataParallel
+    if getattr(distributed, "_active_ddp_module", None) is not None:
+        _refuse_parallel("DistributedDataParallel")
+    checkpoint = sys.modules.get("torch.utils.checkpoint")
+    if checkpoint is not None and _is_under(checkpoint.__file__):
+        raise NotImplementedError(
+            "[accelerate] torch.utils.checkpoint around an accelerated module would save no "
+            "memory: take singa.from_torch and compile(recompute=True)"
+        )
+
+
+def _is_under(file: str | None) -> bool:
+    """Whether a function of this file has called."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename == file:
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False

@@ -217,7 +217,7 @@ class _Runner:
                 )
         torch = self.torch
         kinds = [
-            (x.dtype, tuple(x.shape[1:])) if isinstance(x, torch.Tensor) else x for x in leaves
+            (x.dtype, x.shape[1:]) if isinstance(x, torch.Tensor) else (type(x), x) for x in leaves
         ]
         try:
             found = self.graphs.get((now.key, spec, tuple(kinds)))
@@ -306,6 +306,8 @@ def _call_class(torch: Any, count: int) -> Any:
             places: list[tuple[bool, Any]] = []
             for x in results:
                 is_output = isinstance(x, torch.Tensor)
+                if isinstance(x, torch.SymInt | torch.SymFloat | torch.SymBool):
+                    raise NotImplementedError("a result is a length of an input")
                 places.append((is_output, len(outputs) if is_output else x))
                 outputs += [x] * is_output
             self._see((spec, places, [x for part in before for x in assignments(*part)]))

@@ -1,4 +1,4 @@
-"""PyTorch's modules as graphs: the one file that knows PyTorch."""
+"""PyTorch's modules as graphs: the one file that knows `torch.export`."""
 
 from __future__ import annotations
 

@@ -21,10 +21,12 @@ extern "C" __attribute__((visibility("default"))) int singa_add_wrong_kernels(co
   return added;
 }
 
-/// Makes `reference` wrong in the last element of the first result.
-extern "C" __attribute__((visibility("default"))) void singa_spoil_reference(const char* spec) {
+/// Makes the kernels of an implementation, or of all (""), wrong in the last element of the first
+/// result.
+extern "C" __attribute__((visibility("default"))) void singa_spoil_kernels(
+    const char* spec, const char* implementation) {
   using namespace singa;
   const std::string end = std::to_string(std::strlen(spec)) + spec + "E";
   for (const std::string& name : OpTypeNames())
-    if (name.ends_with(end)) test::SpoilReference(name);
+    if (name.ends_with(end)) test::SpoilKernels(name, implementation);
 }

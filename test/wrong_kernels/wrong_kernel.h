@@ -124,12 +124,16 @@ inline void AddWrongKernel(const std::string& spec_type, Wrong wrong) {
   kernels.insert(kernels.begin(), WrongKernel(spec_type, wrong));
 }
 
-/// Makes the reference kernel wrong in the last element.
-inline void SpoilReference(const std::string& spec_type) {
+/// Makes the kernels of an implementation wrong in the last element. "": those of all.
+inline void SpoilKernels(const std::string& spec_type, std::string_view implementation) {
   for (Kernel& kernel : KernelsToChange(spec_type)) {
-    if (std::string_view(kernel.implementation) != kReference) continue;
+    if (!implementation.empty() && kernel.implementation != implementation) continue;
+    if (std::string_view(kernel.implementation) == kWrong) continue;
+    kernel.candidates = {};
     kernel.make = [make = kernel.make](const SpecRef& spec) -> PlanOrReason {
-      return std::make_shared<WrongPlan>(make(spec).plan(), Wrong::kLastCorner);
+      PlanOrReason made = make(spec);
+      if (!made) return made;
+      return std::make_shared<WrongPlan>(made.plan(), Wrong::kLastCorner);
     };
   }
 }

@@ -9,8 +9,9 @@ namespace singa {
 
 /// The first runs of a plan are checked: sampled elements of its results are computed again from
 /// the call's operands, by plain sums in float64. A plan whose results differ by more than OPCHECK
-/// allows is refused for this call: `reference` computes the results, a warning on stderr names the
-/// plan and a file for `python -m singa replay`, and the next call of this kind takes another plan.
+/// allows is refused for this call: the next implementation computes the results, a warning on stderr
+/// names the plan and a file for `python -m singa replay`, and the next call of this kind takes
+/// another plan.
 /// Which operations are sampled, and how much, is in docs/how_it_works/spot_checks.md.
 ///
 /// On by default. Environment: SINGA_SPOT_CHECKS=0 turns it off.

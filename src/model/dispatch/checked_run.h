@@ -24,9 +24,13 @@ void RunChecked(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
 Call CallOf(const OpRef& spec, const DevicePtr& device, const Plan& plan,
             std::span<const Tensor> before, std::span<const Tensor> inputs,
             std::span<const Tensor> outputs, const Scalars& scalars);
-/// What `reference` computes for a call, on the host, with what it saves for backward; none where
-/// it does not take the call.
+/// What `reference` computes for a call, on the host; none where it does not take the call. What
+/// another implementation saves for itself is empty.
 std::vector<Tensor> ReferenceResults(const OpRef& spec, const DevicePtr& device, const Call& call);
+/// What another plan computes for a call, in new memory; none where it saves another form for
+/// backward. `inputs` are the call's where they lay.
+std::vector<Tensor> ResultsOf(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
+                              const Call& call, std::span<const Tensor> inputs);
 
 /// Runs a saved call again, and compares. Returns a description of the call.
 std::string Replay(const OpType& type, const Call& call);

@@ -30,6 +30,12 @@ def add_wrong_kernels(spec: str = "", wrong: int = ALWAYS) -> int:
     return ctypes.CDLL(str(LIBRARY)).singa_add_wrong_kernels(spec.encode(), wrong)
 
 
+def spoil_kernels(spec: str, implementation: str = "") -> None:
+    """Makes the kernels of an implementation, or of all, wrong in the last corner."""
+    plan_cache.clear()
+    ctypes.CDLL(str(LIBRARY)).singa_spoil_kernels(spec.encode(), implementation.encode())
+
+
 def make(*shape: int, dtype: str = "float32", seed: int = 0) -> wrap.Tensor:
     values = np.random.default_rng(seed).uniform(0.1, 0.9, shape)
     return wrap.from_buffer(np.ascontiguousarray(values.astype(dtype)))

@@ -11,6 +11,7 @@
 #include "core/graph/recorded_step.h"
 #include "core/tensor/shares_memory.h"
 #include "model/dispatch/checked_run.h"
+#include "model/dispatch/dispatch.h"
 #include "model/dispatch/kernel.h"
 #include "model/dispatch/opcheck/opcheck.h"
 #include "model/dispatch/opcheck/replay_file.h"
@@ -62,16 +63,12 @@ Finding Sample(const OpRef& spec, const Plan& plan, std::span<const Tensor> inpu
   return sampler.finding();
 }
 
-/// Writes what `reference` computes to the outputs. Returns false where it cannot.
-bool Replace(const OpRef& spec, const DevicePtr& device, const opcheck::Call& call,
-             std::span<const Tensor> outputs) {
-  const std::vector<Tensor> results = opcheck::ReferenceResults(spec, device, call);
-  if (results.empty()) return false;
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i].empty()) continue;
-    if (results[i].empty() || results[i].shape() != outputs[i].shape() ||
-        results[i].data_type() != outputs[i].data_type())
-      return false;
+bool IsReference(const Plan& plan) { return std::strcmp(plan.implementation(), kReference) == 0; }
+
+/// Writes results to the outputs, but for those that are empty. Returns false where there are none.
+bool Write(std::span<const Tensor> results, std::span<const Tensor> outputs) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i].empty()) continue;
     const LayoutPtr layout = outputs[i].layout();
     if (!layout) {
       Tensor(outputs[i]).CopyFrom(results[i]);
@@ -80,7 +77,33 @@ bool Replace(const OpRef& spec, const DevicePtr& device, const opcheck::Call& ca
     const Tensor there = results[i].ToLayout(layout);
     std::memcpy(outputs[i].block()->data(), there.block()->data(), layout->bytes());
   }
-  return true;
+  return !results.empty();
+}
+
+/// The plan that the next call takes; null where there is none.
+PlanPtr NextPlan(const OpRef& spec, const DevicePtr& device) {
+  PlanOptions options;
+  if (options.preference == Preference::kAutotune) options.preference = Preference::kFastest;
+  try {
+    return FindPlan(*device, spec, options);
+  } catch (const Unavailable&) {
+    return nullptr;
+  }
+}
+
+/// Refuses a plan, and says so.
+void Refuse(const OpRef& spec, const Plan& plan, const opcheck::Call& call,
+            std::span<const Tensor> outputs, const std::string& difference) {
+  plan.watch().refused.store(true, std::memory_order_relaxed);
+  std::string again;
+  if (spec.op_type().check_call)  // else a file of it cannot be read
+    again = " Run again: python -m singa replay " +
+            opcheck::WriteReplayFile(call, outputs, opcheck::ReplayDirectory());
+  std::fprintf(stderr,
+               "singa: [%s] %s computed a wrong result: %s. It is refused for %s from now on.%s\n",
+               spec.op(), plan.Describe().c_str(), difference.c_str(), CallText(spec).c_str(),
+               again.c_str());
+  RefusePlan({CallText(spec), plan.Describe(), difference});
 }
 
 }  // namespace
@@ -125,23 +148,27 @@ void RunChecked(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
       watch.on.store(false, std::memory_order_relaxed);
     return;
   }
-  const opcheck::Call call = opcheck::CallOf(spec, device, *plan, before, inputs, outputs, scalars);
-  const std::string what = plan->Describe() + " computed a wrong result: " + found.text;
-  if (!refused) {
-    watch.refused.store(true, std::memory_order_relaxed);
-    std::string again;
-    if (spec.op_type().check_call)  // else a file of it cannot be read
-      again = " Run again: python -m singa replay " +
-              opcheck::WriteReplayFile(call, outputs, opcheck::ReplayDirectory());
-    std::fprintf(stderr, "singa: [%s] %s. It is refused for %s from now on.%s\n", spec.op(),
-                 what.c_str(), CallText(spec).c_str(), again.c_str());
-    RefusePlan({CallText(spec), plan->Describe(), found.text});
+  const auto call_of = [&](const Plan& of) {
+    return opcheck::CallOf(spec, device, of, before, inputs, outputs, scalars);
+  };
+  if (!refused) Refuse(spec, *plan, call_of(*plan), outputs, found.text);
+  // The following implementations, until one is right.
+  for (;;) {
+    const PlanPtr next = NextPlan(spec, device);
+    const bool is_last = !next || IsReference(*next) || next->watch().refused.load();
+    const opcheck::Call call = call_of(is_last ? *plan : *next);
+    if (!Write(is_last ? opcheck::ReferenceResults(spec, device, call)
+                       : opcheck::ResultsOf(spec, device, next, call, before),
+               outputs))
+      break;
+    const Finding again = Sample(spec, is_last ? *plan : *next, before, outputs, run);
+    if (again.ratio <= 1) return;
+    if (is_last) break;
+    Refuse(spec, *next, call, outputs, again.text);
   }
-  const bool is_reference = std::strcmp(plan->implementation(), kReference) == 0;
-  if (is_reference || !Replace(spec, device, call, outputs) ||
-      Sample(spec, *plan, before, outputs, run).ratio > 1)
-    throw std::runtime_error(
-        detail::Message(spec.op(), what, ", and no other implementation computes this call"));
+  throw std::runtime_error(detail::Message(spec.op(), plan->Describe(), ": ",
+                                           ReasonAgainst(spec, *plan),
+                                           ", and no other implementation computes this call"));
 }
 
 bool RunNode(const Node& node, const std::function<void()>& run) {

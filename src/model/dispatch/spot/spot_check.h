@@ -17,8 +17,8 @@ namespace singa::spot {
 /// Whether this run of a plan, which begins now, is to be checked. Counts it.
 bool IsDue(const OpRef& spec, const DevicePtr& device, const Plan& plan);
 
-/// Runs the plan by `execute`, and compares. Wrong results are replaced by those of `reference`, in
-/// the same places. Raises std::runtime_error where there is nothing to replace them by.
+/// Runs the plan by `execute`, and compares. Wrong results are replaced by those of the next
+/// implementation that is right, in the same places. Raises std::runtime_error where there is none.
 void RunChecked(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
                 std::span<const Tensor> inputs, std::span<const Tensor> outputs,
                 const Scalars& scalars, const std::function<void()>& execute);

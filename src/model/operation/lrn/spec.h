@@ -79,6 +79,7 @@ struct LrnBackwardSpec : LrnFields {
   }
   /// Bounds of the terms that each output sums (norm/tolerance.cc).
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
+  void Sample(spot::Sampler& sampler) const;
   template <class Self, class Visitor>
   static void VisitSaved(Self& self, Visitor& visitor) {
     visitor("saved", self.saved);

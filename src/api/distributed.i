@@ -9,6 +9,7 @@
 %rename(set_context) singa::Communicator::SetContext;
 %rename(abort) singa::Communicator::Abort;
 %rename(drain) singa::Communicator::Drain;
+%rename(refusals_differ) singa::Communicator::RefusalsDiffer;
 %rename(waits) singa::Communicator::Waits;
 SINGA_TUPLE_OF(singa::CollectiveWait)
 %rename(_join_mpi) singa::Communicator::JoinMpi;

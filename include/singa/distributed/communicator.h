@@ -102,6 +102,9 @@ class SINGA_API Communicator : public std::enable_shared_from_this<Communicator>
   /// How long this rank has waited for others so far. Of more than some thousand names, others
   /// have the name "".
   std::vector<CollectiveWait> Waits() const;
+  /// Whether the ranks had refused different plans (singa/dispatch/spot_check.h) when they came to
+  /// the last collective. All get the same answer where none is in a collective.
+  bool RefusalsDiffer() const;
   /// Waits until everything that was started has ended or failed. Raises nothing.
   void Drain() noexcept;
 

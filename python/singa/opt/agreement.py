@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import singa_wrap
+from .. import distributed, singa_wrap
 from ..raw.check import integer
 from ..tensor import Tensor
 from .buckets import Pair
@@ -72,6 +72,17 @@ def start_from_rank_0(
     communicator.broadcast([shared], 0, ["random state"])
     both = np.array(singa_wrap.Exporter(shared)).view(np.uint64)
     device.set_random_state([int(number) for number in both])
+
+
+def share_refused_plans(communicator: Any) -> None:
+    """Refuses the plans that spot checks of other ranks have refused, so that all take the same
+    ones. Ranks tell each other in each collective whether there are any."""
+    if not communicator.refusals_differ():
+        return
+    own = [(plan.call, plan.plan, plan.reason) for plan in singa_wrap.GetRefusedPlans()]
+    for plans in distributed.gather(own):
+        for call, plan, reason in plans:
+            singa_wrap.RefusePlan(call, plan, reason)
 
 
 def check_equal_parameters(shards: Sequence[Sequence[list[Pair]]]) -> None:

@@ -186,6 +186,7 @@ class DistOpt(Collectives):
             yield
             return
         self._start_from_rank_0(model)
+        agreement.share_refused_plans(self.communicator)
         self._announce()
         collected = collected_in(self._statistics, self._shards_apart)
         with self._aborting(), self._random_stream(model), collected:

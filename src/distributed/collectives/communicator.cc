@@ -17,6 +17,7 @@
 #include "distributed/meeting/rendezvous.h"
 #include "singa/core/device.h"
 #include "singa/core/error.h"
+#include "singa/dispatch/spot_check.h"
 
 namespace singa {
 
@@ -175,9 +176,11 @@ uint64_t Communicator::Impl::Execute(const Collective& collective, double* start
   const uint64_t number = ++number_;
   const std::string where = collective.op + " " + std::to_string(number) +
                             (collective.name.empty() ? "" : " (" + collective.name + ")");
-  group->Describe(number, collective.op + "\n" + collective.text, collective.layouts);
+  group->Describe(number, collective.op + "\n" + collective.text, collective.layouts,
+                  RefusedPlansHash());
   try {
     const RankGroup::Comparison found = group->CompareDescriptions(number, where);
+    refusals_differ.store(!found.same_refused, std::memory_order_relaxed);
     if (found.last >= 0) NoteWait(collective, found);
     if (found.last >= 0 && start) {
       RecordProfile("wait for rank " + std::to_string(found.last),
@@ -484,6 +487,10 @@ void Communicator::Abort(const std::string& text) {
 }
 
 std::vector<CollectiveWait> Communicator::Waits() const { return impl_->Waits(); }
+
+bool Communicator::RefusalsDiffer() const {
+  return impl_->refusals_differ.load(std::memory_order_relaxed);
+}
 
 void Communicator::Drain() noexcept { impl_->Drain(); }
 

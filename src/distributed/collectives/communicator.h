@@ -2,6 +2,7 @@
 
 // The implementation of Communicator: the order of collectives, and the thread that runs them.
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -64,6 +65,7 @@ struct SINGA_HIDDEN Communicator::Impl {
   std::unique_ptr<distributed::RankGroup> group;  // null with one rank
   std::mutex mutex;
   std::string context;
+  std::atomic<bool> refusals_differ{false};  ///< in the last collective
 
  private:
   void CheckProcess() const;

@@ -203,10 +203,12 @@ void RankGroup::CheckOthers(const std::string& where, double waited) {
   if (!problem.empty()) Throw(problem);
 }
 
-void RankGroup::Describe(uint64_t number, const std::string& text, uint64_t layouts) {
+void RankGroup::Describe(uint64_t number, const std::string& text, uint64_t layouts,
+                         uint64_t refused) {
   RankState::Description& description = own().descriptions[number % 2];
   description.hash = std::hash<std::string>()(text);
   description.layouts = layouts;
+  description.refused = refused;
   description.length = static_cast<uint32_t>(std::min(text.size(), RankState::kText));
   std::memcpy(description.text, text.data(), description.length);
   own().collective.store(number);
@@ -231,6 +233,7 @@ RankGroup::Comparison RankGroup::CompareDescriptions(uint64_t number, const std:
     }
     const RankState::Description& theirs = other.descriptions[number % 2];
     found.same_layouts &= theirs.layouts == mine.layouts;
+    found.same_refused &= theirs.refused == mine.refused;
     if (theirs.hash == mine.hash) continue;
     found.mixed |= launches(theirs) != launches(mine);
     if (launches(theirs) == launches(mine))

@@ -35,14 +35,16 @@ class RankGroup {
   /// The connections to other nodes; null if there are none, or if another rank has them.
   NodeLinks* links() const { return links_.get(); }
 
-  /// Shows the other ranks which collective this rank is in, and a number for the layouts of its
-  /// tensors. `number` counts from 1.
-  void Describe(uint64_t number, const std::string& text, uint64_t layouts = 0);
+  /// Shows the other ranks which collective this rank is in, and numbers for the layouts of its
+  /// tensors and for the plans that it has refused. `number` counts from 1.
+  void Describe(uint64_t number, const std::string& text, uint64_t layouts = 0,
+                uint64_t refused = 0);
   /// What Describe begins with for a launch of captured collectives, which happens only if all
   /// ranks are about to make it.
   static constexpr char kLaunch[] = "launch\n";
   struct Comparison {
     bool same_layouts = true;
+    bool same_refused = true;
     /// Some ranks are about to launch captured collectives, and others to start one. Then nothing
     /// is moved under this number, and nothing else compared.
     bool mixed = false;

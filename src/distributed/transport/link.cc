@@ -121,6 +121,7 @@ void Link::TakeText(const Message& message, std::string text) {
       RankState::Description& description = from.descriptions[message.number % 2];
       description.hash = message.hash;
       description.layouts = message.layouts;
+      description.refused = message.refused;
       description.length = static_cast<uint32_t>(text.size());
       std::memcpy(description.text, text.data(), text.size());
       from.collective.store(message.number);
@@ -232,7 +233,8 @@ bool Link::SendNews(bool closing) {
     for (const uint64_t last = rank.collective.load(); told.collective < last;) {
       const uint64_t number = ++told.collective;
       const RankState::Description& own = rank.descriptions[number % 2];
-      tell({Topic::kDescription, r, number, own.length, own.hash, own.layouts}, own.text);
+      tell({Topic::kDescription, r, number, own.length, own.hash, own.layouts, own.refused},
+           own.text);
     }
   }
   if (!ages.empty()) {

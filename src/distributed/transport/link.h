@@ -42,7 +42,7 @@ struct Message {
   int32_t rank = 0;
   uint64_t number = 0;  // of the collective or the chunk
   uint64_t bytes = 0;   // that follow
-  uint64_t hash = 0, layouts = 0;
+  uint64_t hash = 0, layouts = 0, refused = 0;
 };
 
 /// Something to send. Its bytes lie in the node's memory, or in `text`.

@@ -26,7 +26,7 @@ struct RankState {
   /// Most bytes of a description.
   static constexpr size_t kText = size_t{16} << 10;
   struct Description {
-    uint64_t hash, layouts;
+    uint64_t hash, layouts, refused;
     uint32_t length;
     char text[kText];
   };

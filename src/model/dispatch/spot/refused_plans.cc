@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -17,7 +18,7 @@ namespace {
 
 std::mutex g_mutex;
 std::vector<RefusedPlan> g_refused;  // guarded by g_mutex
-std::atomic<bool> g_has_refused{false};
+std::atomic<uint64_t> g_hash{0};       // of g_refused, in any order
 
 std::atomic<bool>& Enabled() {
   static std::atomic<bool> enabled = EnvironmentFlag("SINGA_SPOT_CHECKS");
@@ -38,23 +39,27 @@ std::vector<RefusedPlan> GetRefusedPlans() {
   return g_refused;
 }
 
-void RefusePlan(const RefusedPlan& refused) {
+void RefusePlan(const std::string& call, const std::string& plan, const std::string& reason) {
+  const RefusedPlan refused{call, plan, reason};
   {
     const std::lock_guard<std::mutex> lock(g_mutex);
     if (std::any_of(g_refused.begin(), g_refused.end(),
                     [&](const RefusedPlan& other) { return IsSame(refused, other); }))
       return;
     g_refused.push_back(refused);
-    g_has_refused.store(true, std::memory_order_release);
+    const std::hash<std::string> hash;
+    g_hash.fetch_add(hash(refused.call + '\n' + refused.plan), std::memory_order_release);
   }
   DropPlansNamed(refused.plan);
   NextPlanRevision();
 }
 
+uint64_t RefusedPlansHash() { return g_hash.load(std::memory_order_acquire); }
+
 void ForgetRefusedPlans() {
   const std::lock_guard<std::mutex> lock(g_mutex);
   g_refused.clear();
-  g_has_refused.store(false);
+  g_hash.store(0);
 }
 
 namespace spot {
@@ -69,7 +74,7 @@ std::string CallText(const OpRef& spec) {
 }
 
 std::string ReasonAgainst(const OpRef& spec, const Plan& plan) {
-  if (!g_has_refused.load(std::memory_order_acquire)) return "";
+  if (RefusedPlansHash() == 0) return "";
   const RefusedPlan wanted{CallText(spec), plan.Describe(), {}};
   const std::lock_guard<std::mutex> lock(g_mutex);
   const auto found =

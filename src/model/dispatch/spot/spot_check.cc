@@ -103,7 +103,7 @@ void Refuse(const OpRef& spec, const Plan& plan, const opcheck::Call& call,
                "singa: [%s] %s computed a wrong result: %s. It is refused for %s from now on.%s\n",
                spec.op(), plan.Describe().c_str(), difference.c_str(), CallText(spec).c_str(),
                again.c_str());
-  RefusePlan({CallText(spec), plan.Describe(), difference});
+  RefusePlan(CallText(spec), plan.Describe(), difference);
 }
 
 }  // namespace

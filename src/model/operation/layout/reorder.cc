@@ -1,3 +1,4 @@
+#include "core/device/poison.h"
 #include "core/memory/workspace.h"
 #include "core/statistics/reorder_hook.h"
 #include "model/dispatch/dispatch.h"
@@ -24,6 +25,10 @@ void ReorderByPlan(const DevicePtr& device, const LayoutPtr& from, const LayoutP
   const PlanPtr plan = FindPlan(*device, spec, {Preference::kFastest, SIZE_MAX});
   const Workspace workspace(*device, plan->workspace_bytes());
   const auto move = [&] {
+    if (IsPoisoning()) [[unlikely]] {
+      const Tensor output = Bare(device, to, shape, dtype, dst);
+      Poison({*device, {}, {&output, 1}, {}, workspace.data()}, plan->workspace_bytes());
+    }
     static_cast<const ReorderPlan&>(*plan).Move(*device, src, dst, workspace.data());
   };
   if (plan->watch().on.load(std::memory_order_relaxed) && spot::IsDue(spec, device, *plan))

@@ -4,6 +4,7 @@
 // that would otherwise be chosen, and then changes one element of the first result.
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -24,9 +25,14 @@ enum class Wrong : int {
   kLastCorner = 3,   ///< only in the last element, if the result is row-major
   kWhereLarge = 4,   ///< only if the first number of the first input is above 100
   kNothing = 5,      ///< writes nothing
+  kMiddle = 6,       ///< only in an element in the middle, as it lies in memory
+  kWhenTold = 7,     ///< only in the first run after TellWrongKernel
 };
 
 inline constexpr char kWrong[] = "wrong";
+
+inline std::atomic<bool> told{false};
+inline void TellWrongKernel() { told = true; }
 
 /// Address of the last element; of the first one, if the layout is opaque.
 inline void* LastOf(const Tensor& t) {
@@ -36,33 +42,43 @@ inline void* LastOf(const Tensor& t) {
   return static_cast<char*>(t.raw_data()) + last * static_cast<int64_t>(SizeOf(t.data_type()));
 }
 
+/// Address of an element in the middle of a result without gaps.
+inline void* MiddleOf(const Tensor& t) {
+  return static_cast<char*>(t.raw_data()) +
+         t.size() / 2 * static_cast<int64_t>(SizeOf(t.data_type()));
+}
+
 inline bool IsLarge(const Tensor& t) {
-  return t.data_type() == kFloat32 && *static_cast<const float*>(t.raw_data()) > 100;
+  if (t.data_type() != kFloat32) return false;
+  float first = 0;
+  t.device()->CopyToHost(&first, t.raw_data(), sizeof(first));
+  return first > 100;
 }
 
 inline void Spoil(const Tensor& t, void* first) {
-  const auto change = [&]<class T>(T) {
-    T value;
-    std::memcpy(&value, first, sizeof(T));
+  const auto change = [&]<class T>(T value, const auto& changed) {
+    t.device()->CopyToHost(&value, first, sizeof(T));
+    value = changed(value);
+    t.device()->CopyFromHost(first, &value, sizeof(T));
+  };
+  const auto larger = [](auto value) {
     const auto right = static_cast<float>(value);
-    value = static_cast<T>(2 * right + (right < 0 ? -1.f : 1.f));
-    std::memcpy(first, &value, sizeof(T));
+    return static_cast<decltype(value)>(2 * right + (right < 0 ? -1.f : 1.f));
   };
   switch (t.data_type()) {
     case kFloat32:
-      return change(float{});
+      return change(float{}, larger);
     case kFloat64:
-      return change(double{});
+      return change(double{}, larger);
     case kFloat16:
-      return change(Float16{});
+      return change(Float16{}, larger);
     case kBFloat16:
-      return change(BFloat16{});
+      return change(BFloat16{}, larger);
     case kInt8:
-    case kUInt8:
-      *static_cast<uint8_t*>(first) ^= 64;  // more than rounding allows
-      return;
+    case kUInt8:  // more than rounding allows
+      return change(uint8_t{}, [](uint8_t value) { return static_cast<uint8_t>(value ^ 64); });
     default:
-      *static_cast<uint8_t*>(first) ^= 1;
+      return change(uint8_t{}, [](uint8_t value) { return static_cast<uint8_t>(value ^ 1); });
   }
 }
 
@@ -83,6 +99,7 @@ class WrongPlan final : public Plan {
     right_->Run(execution);
     const auto opaque = [](const Tensor& t) { return t.layout() != nullptr; };
     if (wrong_ == Wrong::kWhereLarge && !IsLarge(execution.inputs[0])) return;
+    if (wrong_ == Wrong::kWhenTold && !told.exchange(false)) return;
     if (wrong_ == Wrong::kNever ||
         (wrong_ == Wrong::kWhereOpaque &&
          std::none_of(execution.inputs.begin(), execution.inputs.end(), opaque) &&
@@ -90,7 +107,9 @@ class WrongPlan final : public Plan {
       return;
     for (const Tensor& t : execution.outputs)
       if (!t.empty() && t.size() > 0)
-        return Spoil(t, wrong_ == Wrong::kLastCorner ? LastOf(t) : t.raw_data());
+        return Spoil(t, wrong_ == Wrong::kLastCorner ? LastOf(t)
+                        : wrong_ == Wrong::kMiddle   ? MiddleOf(t)
+                                                     : t.raw_data());
   }
 
  private:
@@ -99,10 +118,10 @@ class WrongPlan final : public Plan {
 };
 
 /// Supports the Specs of this type that one of the kernels behind it supports.
-inline Kernel WrongKernel(const std::string& spec_type, Wrong wrong) {
+inline Kernel WrongKernel(const std::string& spec_type, Wrong wrong, DeviceKind kind) {
   return {.implementation = kWrong,
           .make = [=](const SpecRef& spec) -> PlanOrReason {
-            for (const Kernel& kernel : KernelsOf(spec_type.c_str(), DeviceKind::kCpu))
+            for (const Kernel& kernel : KernelsOf(spec_type.c_str(), kind))
               if (std::string_view(kernel.implementation) != kWrong)
                 if (const PlanOrReason made = kernel.Make(spec))
                   return std::make_shared<WrongPlan>(made.plan(), wrong);
@@ -111,17 +130,19 @@ inline Kernel WrongKernel(const std::string& spec_type, Wrong wrong) {
           .asked_first = true};
 }
 
-inline KernelList& KernelsToChange(const std::string& spec_type) {
-  return const_cast<KernelList&>(KernelsOf(spec_type.c_str(), DeviceKind::kCpu));
+inline KernelList& KernelsToChange(const std::string& spec_type,
+                                   DeviceKind kind = DeviceKind::kCpu) {
+  return const_cast<KernelList&>(KernelsOf(spec_type.c_str(), kind));
 }
 
 /// Makes it the first kernel to be asked, replacing an earlier wrong one. Existing plans are kept.
-inline void AddWrongKernel(const std::string& spec_type, Wrong wrong) {
-  KernelList& kernels = KernelsToChange(spec_type);
+inline void AddWrongKernel(const std::string& spec_type, Wrong wrong,
+                           DeviceKind kind = DeviceKind::kCpu) {
+  KernelList& kernels = KernelsToChange(spec_type, kind);
   std::erase_if(kernels, [](const Kernel& kernel) {
     return std::string_view(kernel.implementation) == kWrong;
   });
-  kernels.insert(kernels.begin(), WrongKernel(spec_type, wrong));
+  kernels.insert(kernels.begin(), WrongKernel(spec_type, wrong, kind));
 }
 
 /// Makes the kernels of an implementation wrong in the last element. "": those of all.

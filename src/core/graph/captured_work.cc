@@ -14,6 +14,8 @@ namespace {
 
 /// A node with this many elements fills a GPU: 128 multiprocessors, with a tile of 128 x 128 each.
 constexpr int64_t kFills = int64_t{1} << 21;
+/// Runs of a plan behind which captured work is worth more than another check at once.
+constexpr uint32_t kFirstRuns = 4;
 
 }  // namespace
 
@@ -33,10 +35,30 @@ CapturedNodes::CapturedNodes(Device& device, Capturer& capturer, std::span<const
 bool CapturedNodes::Start(std::vector<const void*> addresses) {
   const bool observed = IsProfiling() || AreReordersRecorded() || WatchingObserver();
   if (observed || !capturer_.captures()) return false;
-  if (addresses == addresses_) return true;
+  if (addresses == addresses_) return !CountRuns();
   work_.clear();
   addresses_ = std::move(addresses);
   return false;
+}
+
+/// Counts a run of each captured node whose plan is watched. Where one of these runs is looked at, it counts none
+/// and returns true: then the nodes run one by one.
+bool CapturedNodes::CountRuns() {
+  const NodeObserver* observer = are_watched_ ? InstalledObserver() : nullptr;
+  if (!observer) return false;
+  std::vector<Plan::Watch*> watched;
+  bool due = false;
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    Plan::Watch& watch = nodes_[i].plan->watch();
+    if (!alone_[i].empty() || !watch.on.load(std::memory_order_relaxed)) continue;
+    watched.push_back(&watch);
+    const uint32_t run = watch.runs.fetch_add(1, std::memory_order_relaxed) + 1;
+    due |= run > kFirstRuns && observer->is_turn(run);
+  }
+  if (due)
+    for (Plan::Watch* watch : watched) watch->runs.fetch_sub(1, std::memory_order_relaxed);
+  are_watched_ = !watched.empty();
+  return due;
 }
 
 void CapturedNodes::Queue(size_t begin, size_t end, char* arena,
@@ -106,6 +128,7 @@ bool CapturedNodes::Launch(size_t begin, size_t end, const Workspace& workspace)
     if (capturer_.branches() > 1) plan = PlanOf(begin, end, workspace);
     size_t node = begin;
     try {
+      const UnobservedScope unobserved;
       captured.work = capturer_.Capture([&] {
         for (; node < end; ++node) {
           if (plan.count > 1) capturer_.CaptureAfter(plan.after[node - begin]);

@@ -26,8 +26,8 @@ class CapturedNodes {
   CapturedNodes(Device& device, Capturer& capturer, std::span<const Node> nodes);
 
   /// Starts a replay on memory at `addresses`. Returns whether nodes are to be captured, or have
-  /// been: not in the first replay, not while operations are observed, and not if memory has moved
-  /// since the last replay. Captured work is then dropped.
+  /// been: not in the first replay, not while operations are observed or one is to be checked, and
+  /// not if memory has moved since the last replay. Captured work is then dropped.
   bool Start(std::vector<const void*> addresses);
   /// Whether memory lies where it did at the start.
   bool Unmoved(const std::vector<const void*>& addresses) const { return addresses == addresses_; }
@@ -60,6 +60,7 @@ class CapturedNodes {
     size_t branches = 1;
     size_t longest = 0;
   };
+  bool CountRuns();
   Joint JointOf(size_t begin, size_t end) const;
   using Workspace = std::function<char*(size_t)>;  // of a node
   bool Launch(size_t begin, size_t end, const Workspace& workspace);
@@ -72,6 +73,7 @@ class CapturedNodes {
   std::vector<Reorders> reorders_;   // for each node
   std::map<size_t, Captured> work_;  // by the first node
   std::vector<const void*> addresses_;
+  bool are_watched_ = true;  // some plans of the nodes are
 };
 
 }  // namespace singa

@@ -6,6 +6,7 @@ namespace singa {
 namespace {
 
 std::atomic<const NodeObserver*> g_observer{nullptr};
+thread_local int g_unobserved = 0;  // scopes
 
 }  // namespace
 
@@ -13,10 +14,15 @@ void SetNodeObserver(const NodeObserver* observer) {
   g_observer.store(observer, std::memory_order_release);
 }
 
-const NodeObserver* InstalledObserver() { return g_observer.load(std::memory_order_acquire); }
+UnobservedScope::UnobservedScope() { ++g_unobserved; }
+UnobservedScope::~UnobservedScope() { --g_unobserved; }
+
+const NodeObserver* InstalledObserver() {
+  return g_unobserved ? nullptr : g_observer.load(std::memory_order_acquire);
+}
 
 const NodeObserver* WatchingObserver() {
-  const NodeObserver* observer = InstalledObserver();
+  const NodeObserver* observer = g_observer.load(std::memory_order_acquire);
   return observer && observer->watching() ? observer : nullptr;
 }
 

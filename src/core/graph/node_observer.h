@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 #include "singa/core/node.h"
@@ -15,12 +16,23 @@ struct NodeObserver {
   /// Runs the node by `execute` and looks at the results. Returns false, without running it, if it
   /// has no interest in the node.
   bool (*run)(const Node& node, const std::function<void()>& execute);
+  /// Whether run number `run` of a watched plan is looked at.
+  bool (*is_turn)(uint32_t run);
 };
 
 /// Installs the observer, which is never destroyed.
 void SetNodeObserver(const NodeObserver* observer);
 
-/// The installed observer; null if there is none.
+/// While it lives, this thread runs nodes without the observer, since it captures them.
+class UnobservedScope {
+ public:
+  UnobservedScope();
+  ~UnobservedScope();
+  UnobservedScope(const UnobservedScope&) = delete;
+  UnobservedScope& operator=(const UnobservedScope&) = delete;
+};
+
+/// The installed observer; null if there is none, and in an UnobservedScope.
 const NodeObserver* InstalledObserver();
 /// The same; null also if it is not watching.
 const NodeObserver* WatchingObserver();

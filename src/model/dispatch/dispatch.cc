@@ -72,7 +72,7 @@ void Run(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
   if (opcheck::IsEnabledFor(op, *plan)) [[unlikely]] {
     opcheck::RunChecked(spec, device, plan, inputs, outputs, scalars,
                         [&] { device->Exec(op, plan, inputs, outputs, scalars); });
-  } else if (plan->watch().on.load(std::memory_order_relaxed) && spot::IsDue(spec, device, *plan))
+  } else if (plan->watch().on.load(std::memory_order_relaxed) && spot::IsDue(spec, *plan))
       [[unlikely]] {
     spot::RunChecked(spec, device, plan, inputs, outputs, scalars,
                      [&] { device->Exec(op, plan, inputs, outputs, scalars, spec); });

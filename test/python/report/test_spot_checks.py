@@ -12,21 +12,14 @@ from pathlib import Path
 
 import pytest
 import replay_calls
-from replay_calls import ALWAYS, LAST_CORNER, NOTHING, WHERE_LARGE
+from replay_calls import ALWAYS, LAST_CORNER, NOTHING, WHEN_TOLD, WHERE_LARGE
+from spot_calls import BEGIN, CALLS, GPU, ON_CPU, ON_GPU, ON_GPUS
 
 pytestmark = [
     pytest.mark.cpu("the wrong kernels are the CPU's"),
     pytest.mark.skipif(not replay_calls.LIBRARY.exists(), reason="singa was built without tests"),
 ]
 SUPPORT = Path(__file__).parents[1] / "support"
-BEGIN = """
-import json, os, sys
-import numpy as np
-import singa
-from singa import autograd, layer, model, opt, singa_wrap as wrap, tensor
-from replay_calls import add_wrong_kernels, bfloat16, integers, make, spoil_kernels
-
-"""
 
 
 def result_of(program: str, **environment: str) -> tuple[dict[str, object], list[str]]:
@@ -43,99 +36,19 @@ def result_of(program: str, **environment: str) -> tuple[dict[str, object], list
     return json.loads(done.stdout.splitlines()[-1]), done.stderr.splitlines()
 
 
-# An operation of each family of the table in docs/how_it_works/spot_checks.md, with its Spec.
-CONV = "wrap.ConvHandle(make(2, 16, 6, 6), [3, 3], [1, 1], [1, 1], 16, 20)"
-TRANSPOSED = (
-    "wrap.ConvTransposeHandle(make(2, 5, 4, 4), [3, 3], [2, 2], [1, 1], [1, 1], 5, 6, True)"
-)
-POOLING = "wrap.PoolingHandle(make(2, 5, 6, 6), [3, 3], [2, 2], [1, 1], False)"
-MAXIMUM = "wrap.PoolingHandle(make(2, 5, 6, 6), [3, 3], [2, 2], [1, 1], True)"
-BYTES = "integers(2, 4, 5, 5, most=200, dtype='uint8'), integers(6, 4, 3, 3, dtype='int8')"
-CALLS = {
-    "convolution": (
-        "ConvSpec",
-        f"wrap.ConvForward(make(2, 16, 6, 6), make(20, 16, 3, 3, seed=1), make(20), {CONV})",
-    ),
-    "convolution with addition and ReLU": (
-        "ConvSpec",
-        f"wrap.ConvForward(make(2, 16, 6, 6), make(20, 16, 3, 3, seed=1), make(20), {CONV},"
-        " make(2, 20, 6, 6), True)",
-    ),
-    "convolution in 16 bits": (
-        "ConvSpec",
-        f"wrap.ConvForward(bfloat16(2, 16, 6, 6), bfloat16(20, 16, 3, 3), bfloat16(20), {CONV})",
-    ),
-    "gradient of an image": (
-        "ConvSpec",
-        f"wrap.ConvBackwardX(make(2, 20, 6, 6), make(20, 16, 3, 3, seed=1), {CONV})",
-    ),
-    "gradient of a filter": (
-        "ConvSpec",
-        f"wrap.ConvBackwardW(make(2, 20, 6, 6), make(2, 16, 6, 6, seed=1), {CONV})",
-    ),
-    "gradient of a bias": ("ConvSpec", f"wrap.ConvBackwardB(make(2, 20, 6, 6), {CONV})"),
-    "transposed convolution": (
-        "ConvTransposeSpec",
-        f"wrap.ConvTransposeForward(make(2, 5, 4, 4), make(5, 6, 3, 3, seed=1), make(6),"
-        f" {TRANSPOSED})",
-    ),
-    "gradients of a transposed convolution": (
-        "ConvTransposeSpec",
-        f"wrap.ConvTransposeBackward(make(2, 6, 8, 8), make(2, 5, 4, 4), make(5, 6, 3, 3),"
-        f" {TRANSPOSED}, True, True, True)",
-    ),
-    "product": ("MatMulSpec", "wrap.MatMul(make(3, 4, 5), make(5, 6, seed=1))"),
-    "product of transposed matrices": (
-        "MatMulSpec",
-        "wrap.MatMul(make(2, 5, 4), make(2, 6, 5, seed=1), True, True)",
-    ),
-    "linear layer": (
-        "MatMulSpec",
-        "wrap.LinearForward(make(3, 4), make(4, 5, seed=1), make(5), False, True)",
-    ),
-    "average pooling": ("PoolingForwardSpec", f"wrap.PoolingForward({POOLING}, make(2, 5, 6, 6))"),
-    "gradient of average pooling": (
-        "PoolingBackwardSpec",
-        f"wrap.PoolingBackward({POOLING}, make(2, 5, 3, 3), make(2, 5, 6, 6), None, None)",
-    ),
-    "maximum pooling": ("PoolingForwardSpec", f"wrap.PoolingForward({MAXIMUM}, make(2, 5, 6, 6))"),
-    "softmax": ("SoftmaxSpec", "wrap.Softmax(make(3, 7), 1)"),
-    "log softmax": ("SoftmaxSpec", "wrap.LogSoftmax(make(3, 7, 2), 1)"),
-    "gradient of softmax": (
-        "SoftmaxBackwardSpec",
-        "wrap.SoftmaxBackward(make(3, 7, seed=1), make(3, 7), 1)",
-    ),
-    "LRN": ("LrnForwardSpec", "wrap.LrnForward(make(2, 7, 3, 3), 5)"),
-    "LRN that saves": (
-        "LrnForwardSpec",
-        "wrap.LrnForward(wrap.ToBlocked(make(2, 16, 3, 3)), 5, 1e-4, 0.75, 1.0, True)[0]",
-    ),
-    "gradient of LRN": (
-        "LrnBackwardSpec",
-        "wrap.LrnBackward(make(2, 7, 3, 3), make(2, 7, 3, 3, seed=1), None, None, 5, 0.1, 0.75,"
-        " 1.0)",
-    ),
-    "convolution of bytes": (
-        "QuantizedConvSpec",
-        f"wrap.QuantizedConv({BYTES}, integers(1, dtype='int32'), make(6), make(6),"
-        " integers(1, dtype='int32'), wrap.ConvHandle(make(2, 4, 5, 5), [3, 3], [1, 1], [1, 1],"
-        " 4, 6), wrap.kUInt8, True)",
-    ),
-    "product of bytes": (
-        "QuantizedMatMulSpec",
-        "wrap.QuantizedMatMul(integers(3, 4, most=200, dtype='uint8'),"
-        " integers(4, 6, dtype='int8'), integers(1, dtype='int32'), make(6), None, None,"
-        " wrap.kFloat32)",
-    ),
-}
+def result_on(where: str, program: str) -> tuple[dict[str, object], list[str]]:
+    """As `result_of`, on the CPU or on the emulated GPU."""
+    if where == "cpu":
+        return result_of(ON_CPU + program)
+    if not GPU.exists():
+        pytest.skip("there is no emulated GPU in this build")
+    return result_of(ON_GPU + program, SINGA_CUDA_LIBRARY=str(GPU))
+
+
 ONE_CALL = """
-def results(call):
-    found = eval(call)
-    found = found if isinstance(found, (tuple, list)) else [found]
-    return [tensor.from_raw_tensor(t.AsType(wrap.kFloat32)).numpy() for t in found if t is not None]
 call, spec, wrong = {call!r}, {spec!r}, {wrong}
 right = results(call)
-add_wrong_kernels(spec, wrong)
+add_wrong_kernels(spec, wrong, kind)
 first, second = results(call), results(call)
 for got in (first, second):
     for a, b in zip(got, right, strict=True):
@@ -145,11 +58,17 @@ print(json.dumps([[plan.plan, plan.call, plan.reason] for plan in refused]))
 """
 
 
+ALL = [(family, "cpu") for family in CALLS] + [(family, "gpu") for family in ON_GPUS]
+
+
 @pytest.mark.parametrize("wrong", [ALWAYS, LAST_CORNER], ids=["first corner", "last corner"])
-@pytest.mark.parametrize("family", CALLS)
-def test_a_kernel_that_is_wrong_in_a_corner_is_replaced(family: str, wrong: int) -> None:
+@pytest.mark.parametrize(("family", "where"), ALL, ids=[f"{f}, {where}" for f, where in ALL])
+def test_a_kernel_that_is_wrong_in_a_corner_is_replaced(
+    family: str, where: str, wrong: int
+) -> None:
     spec, call = CALLS[family]
-    refused, said = result_of(ONE_CALL.format(call=call, spec=spec, wrong=wrong))
+    program = ONE_CALL.format(call=call, spec=spec, wrong=wrong)
+    refused, said = result_on(where, program)
     assert refused, "nothing was found"
     for (plan, text, reason), line in zip(refused, said, strict=True):
         assert plan.startswith("wrong ")
@@ -159,6 +78,31 @@ def test_a_kernel_that_is_wrong_in_a_corner_is_replaced(family: str, wrong: int)
         assert f"It is refused for {text} from now on. Run again: python -m singa replay " in line
         file = line.rsplit(" ", 1)[1]
         assert Path(file).stat().st_size > 0
+
+
+@pytest.mark.parametrize("where", ["cpu", "gpu"])
+def test_a_wrong_reorder_is_replaced(where: str) -> None:
+    """Images in blocks on the CPU; those of a convolution with channels last on a GPU."""
+    report, said = result_on(
+        where,
+        """
+from replay_calls import add_wrong_reorders
+x, W = make(2, 16, 6, 6), make(20, 16, 3, 3, seed=1)
+def moved():
+    if kind == wrap.DeviceKind_kCpu:
+        t = wrap.ToBlocked(x)
+    else:
+        t = wrap.ConvForward(x, W, None, wrap.ConvHandle(x, [3, 3], [1, 1], [1, 1], 16, 20, False))
+    return tensor.from_raw_tensor(t.Clone()).numpy()
+right = moved()
+add_wrong_reorders(kind)
+print(json.dumps([bool((moved() == right).all()), len(wrap.GetRefusedPlans())]))
+""",
+    )
+    equal, refused = report
+    assert equal
+    assert refused >= 1
+    assert "[Reorder] wrong " in said[0]
 
 
 LONG = "wrap.ConvHandle(make(2, 3, 64, 64), [3, 3], [1, 1], [1, 1], 3, 20)"
@@ -185,7 +129,7 @@ print(json.dumps([len(wrap.GetRefusedPlans()), float(np.abs(results[-1] - right)
 
 def test_the_file_of_a_refused_plan_runs_again() -> None:
     _, (line,) = result_of(
-        ONE_CALL.format(call=CALLS["softmax"][1], spec="SoftmaxSpec", wrong=LAST_CORNER)
+        ON_CPU + ONE_CALL.format(call=CALLS["softmax"][1], spec="SoftmaxSpec", wrong=LAST_CORNER)
     )
     report, _ = result_of(
         f"""
@@ -217,7 +161,10 @@ class Net(model.Model):
         self.optimizer(loss)
         return loss
 
-def losses(recorded, large):
+def change(x):
+    x.copy_from_numpy(x.numpy() + np.float32(200))
+
+def losses(recorded, large, steps=6):
     singa.seed(0)
     rng = np.random.default_rng(0)
     net = Net()
@@ -226,9 +173,9 @@ def losses(recorded, large):
     y = tensor.from_numpy(rng.integers(0, 4, 4).astype(np.int32))
     net.compile([x], is_train=True, use_graph=recorded)
     values = []
-    for step in range(6):
+    for step in range(steps):
         if step == large:
-            x.copy_from_numpy(x.numpy() + np.float32(200))
+            change(x)
         values.append(net(x, y).numpy().item())
     return values
 """
@@ -260,6 +207,26 @@ print(json.dumps([right, wrong, checked, len(wrap.GetRefusedPlans())]))
     assert unchecked != pytest.approx(right, rel=1e-5)
     assert refused >= 1
     assert len([line for line in said if line.startswith("singa: ")]) == refused
+
+
+def test_captured_steps_run_one_by_one_where_a_check_is_due() -> None:
+    """With that of compile(), the 15th step is the 16th run of the convolution, which is checked.
+    The kernel is wrong from the 14th on, which captured work does not call."""
+    report, _ = result_on(
+        "gpu",
+        f"""{NETWORK}
+from replay_calls import tell_wrong_kernel
+right = losses(True, None, 18)
+add_wrong_kernels("ConvSpec", {WHEN_TOLD}, kind)
+def change(x):
+    tell_wrong_kernel()
+checked = losses(True, 13, 18)
+print(json.dumps([right, checked, [plan.call.split()[0] for plan in wrap.GetRefusedPlans()]]))
+""",
+    )
+    right, checked, refused = report
+    assert refused == ["ConvForward"]
+    assert checked == right
 
 
 def test_explain_says_why_a_plan_is_refused() -> None:

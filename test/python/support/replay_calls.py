@@ -21,13 +21,25 @@ from singa import singa_wrap as wrap
 
 LIBRARY = Path(singa.__file__).parents[2] / "lib" / "libsinga_wrong_kernels.so"
 # As in test/wrong_kernels/wrong_kernel.h.
-ALWAYS, WHERE_OPAQUE, NEVER, LAST_CORNER, WHERE_LARGE, NOTHING = range(6)
+ALWAYS, WHERE_OPAQUE, NEVER, LAST_CORNER, WHERE_LARGE, NOTHING, MIDDLE, WHEN_TOLD = range(8)
 
 
-def add_wrong_kernels(spec: str = "", wrong: int = ALWAYS) -> int:
-    """Makes the kernels of one Spec or of all Specs wrong. Returns their number."""
+def add_wrong_kernels(spec: str = "", wrong: int = ALWAYS, kind: int = wrap.DeviceKind_kCpu) -> int:
+    """Makes the kernels of one Spec or of all Specs wrong, on one kind of device. Returns their
+    number."""
     plan_cache.clear()
-    return ctypes.CDLL(str(LIBRARY)).singa_add_wrong_kernels(spec.encode(), wrong)
+    return ctypes.CDLL(str(LIBRARY)).singa_add_wrong_kernels(spec.encode(), wrong, kind)
+
+
+def add_wrong_reorders(kind: int = wrap.DeviceKind_kCpu) -> None:
+    """Makes the first kernel of reorders wrong in the first element."""
+    plan_cache.clear()
+    ctypes.CDLL(str(LIBRARY)).singa_add_wrong_reorders(kind)
+
+
+def tell_wrong_kernel() -> None:
+    """The next run of a kernel that is wrong WHEN_TOLD is wrong."""
+    ctypes.CDLL(str(LIBRARY)).singa_tell_wrong_kernel()
 
 
 def spoil_kernels(spec: str, implementation: str = "") -> None:

@@ -49,6 +49,7 @@ constexpr NodeObserver kObserver{
     [](const Node& node, const std::function<void()>& run) {
       return opcheck::IsOn() ? opcheck::RunNode(node, run) : spot::RunNode(node, run);
     },
+    spot::IsTurn,
 };
 [[maybe_unused]] const bool kObserving = (SetNodeObserver(&kObserver), true);
 

@@ -3,22 +3,34 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <sstream>
+#include <stdexcept>
 #include <utility>
 
 #include "core/device/parallel.h"
 #include "core/layout/blocked_layout.h"
 #include "core/tensor/dtype_switch.h"
+#include "model/dispatch/kernel.h"
 #include "model/dispatch/opcheck/difference.h"
+#include "model/dispatch/spot/read_elements.h"
+#include "singa/core/device.h"
+#include "singa/core/error.h"
+#include "singa/dispatch/plan_cache.h"
 
 namespace singa::spot {
 namespace {
 
 constexpr int64_t kMain = 4;  ///< elements of an output that are checked where sums are short
 constexpr int64_t kMost = 32;
-constexpr int64_t kShort = 4096;  ///< products of these elements
-constexpr int64_t kChunk = 256;   ///< elements that are converted at once
+constexpr int64_t kShort = 4096;   ///< products of these elements
+constexpr int64_t kChunk = 256;    ///< elements that are converted at once
+constexpr double kTf32 = 0x1p-10;  ///< relative error of a product of factors in TF32
+
+int64_t PositionOf(const Steps& steps, int64_t i) {
+  return steps.base + (steps.table ? steps.table[i * steps.stride] : i * steps.stride);
+}
 
 template <class T>
 void LoadSteps(const T* data, const Steps& steps, int64_t count, double* values) {
@@ -114,10 +126,34 @@ uint64_t Mix(uint64_t x) {  // splitmix64
   return x ^ (x >> 31);
 }
 
+/// values[i] = the element at positions[i] of the tensor's memory, wherever that is.
+void ReadElements(const Tensor& t, std::span<const int64_t> positions, double* values) {
+  if (positions.empty()) return;
+  if (t.device()->kind() == DeviceKind::kCpu)
+    return SwitchAll(t.data_type(), "spot check", [&]<class T>() {
+      for (const int64_t position : positions)
+        *values++ = Convert<double>(static_cast<const T*>(t.raw_data())[position]);
+    });
+  const DevicePtr device = t.device();
+  const auto count = static_cast<int64_t>(positions.size());
+  const auto memory = std::make_shared<Block>(device, t.raw_data(), t.block()->size(), [] {});
+  const Tensor where({count}, device, kInt64), found({count}, device, kFloat64);
+  device->CopyFromHost(where.raw_data(), positions.data(), positions.size_bytes());
+  const Kernel* kernel = FindKernel<ReadElementsSpec>("cuda", device->kind());
+  Check<std::logic_error>(kernel, "spot check", "no kernel reads elements on ", device->name());
+  const Tensor inputs[] = {Tensor(memory, {1}, {1}, 0, t.data_type()), where};
+  const Scalars scalars;
+  kernel->Make(OpRef(ReadElementsSpec{t.data_type()}))
+      .plan()
+      ->Run({*device, inputs, {&found, 1}, scalars, nullptr});
+  device->CopyToHost(values, found.raw_data(), static_cast<size_t>(found.bytes()));
+}
+
 /// The largest magnitude, or infinity where an element is NaN or infinite.
 double LargestOf(const Tensor& t) {
   double largest = 0;
   if (t.empty() || !IsFloat(t.data_type())) return largest;
+  if (t.device()->kind() != DeviceKind::kCpu) return LargestOf(t.Plain().ToDevice(DefaultDevice()));
   SwitchFloat(t.data_type(), "spot check", [&]<class T>() {
     const auto scan = [&](const T* data, int64_t stride, int64_t count) {
       for (int64_t i = 0; i < count; ++i) {
@@ -141,13 +177,14 @@ double LargestOf(const Tensor& t) {
 
 Operand::Operand(const Tensor& t) : tensor_(t) {
   const BlockedLayout* blocked = AsBlocked(t.layout());
-  if (t.layout() && !blocked) tensor_ = t.Plain();
+  const auto strides = t.layout() && !blocked ? t.layout()->strides() : std::nullopt;
+  if (t.layout() && !blocked && !strides) tensor_ = t.Plain();
   axes_.resize(static_cast<size_t>(t.rank()));
   int64_t row_major = 1;
   for (int i = t.rank() - 1; i >= 0; --i) {
     Axis& axis = axes_[static_cast<size_t>(i)];
     if (!blocked)
-      axis.stride = tensor_.strides()[i];
+      axis.stride = strides ? (*strides)[i] : tensor_.strides()[i];
     else if (const auto stride = StrideOf(*blocked, t.shape(i), row_major))
       axis.stride = *stride;
     else
@@ -163,7 +200,34 @@ Sampler::Sampler(std::span<const Tensor> inputs, std::span<const Tensor> outputs
       turn_(turn),
       seed_(seed),
       spreads_error_(spreads_error) {
-  for (const Tensor& t : inputs) inputs_.push_back(t.empty() ? Operand() : Operand(t));
+  for (const Tensor& t : inputs) {
+    inputs_.push_back(t.empty() ? Operand() : Operand(t));
+    on_host_ &= t.empty() || t.device()->kind() == DeviceKind::kCpu;
+  }
+}
+
+void RemoteElements::List(const Steps& steps, int64_t count) {
+  listed_.push_back({steps, count});
+  for (int64_t i = 0; i < count; ++i) positions_.push_back(PositionOf(steps, i));
+}
+
+void RemoteElements::Read(const Tensor& t) {
+  values_.resize(positions_.size());
+  ReadElements(t, positions_, values_.data());
+}
+
+bool RemoteElements::Next(const Steps& steps, int64_t count, double* values) {
+  if (next_ == listed_.size() || listed_[next_].steps != steps || listed_[next_].count != count)
+    return false;
+  std::copy_n(values_.begin() + static_cast<std::ptrdiff_t>(given_), count, values);
+  ++next_;
+  given_ += static_cast<size_t>(count);
+  return true;
+}
+
+void Sampler::ReadListed() {
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    if (!inputs_[i].tensor().empty()) elements_[i].Read(inputs_[i].tensor());
 }
 
 std::vector<Place> Sampler::Places(const Shape& shape, int64_t terms) {
@@ -226,6 +290,19 @@ std::vector<Place> Sampler::Places(const Shape& shape, int64_t terms) {
 
 void Sampler::Load(const Steps& steps, int64_t count, double* values) const {
   const Tensor& t = inputs_[steps.input].tensor();
+  if (!on_host_) {
+    RemoteElements& elements = elements_[steps.input];
+    if (remote_ == Remote::kList) {
+      elements.List(steps, count);
+      std::fill_n(values, count, 0.0);
+    } else if (remote_ != Remote::kGive || !elements.Next(steps, count, values)) {
+      RemoteElements these;
+      these.List(steps, count);
+      these.Read(t);
+      these.Next(steps, count, values);
+    }
+    return;
+  }
   SwitchAll(t.data_type(), "spot check", [&]<class T>() {
     LoadSteps(static_cast<const T*>(t.raw_data()), steps, count, values);
   });
@@ -237,7 +314,8 @@ void Sampler::AddProducts(const Steps& a, const Steps& b, int64_t count, Place* 
     place->magnitude += products.magnitude;
   };
   const Tensor &left = inputs_[a.input].tensor(), &right = inputs_[b.input].tensor();
-  if (!a.table && !b.table && left.data_type() == right.data_type() && IsFloat(left.data_type())) {
+  if (on_host_ && !a.table && !b.table && left.data_type() == right.data_type() &&
+      IsFloat(left.data_type())) {
     SwitchFloat(left.data_type(), "spot check", [&]<class T>() {
       add(ProductsOf(static_cast<const T*>(left.raw_data()) + a.base, a.stride,
                      static_cast<const T*>(right.raw_data()) + b.base, b.stride, count));
@@ -259,7 +337,7 @@ void Sampler::AddTerms(const Steps& steps, int64_t count, double factor, Place* 
     place->magnitude += std::abs(factor) * terms.magnitude;
   };
   const Tensor& t = inputs_[steps.input].tensor();
-  if (!steps.table && IsFloat(t.data_type())) {
+  if (on_host_ && !steps.table && IsFloat(t.data_type())) {
     SwitchFloat(t.data_type(), "spot check", [&]<class T>() {
       const T one = Convert<T>(1.0);
       add(ProductsOf(static_cast<const T*>(t.raw_data()) + steps.base, steps.stride, &one, 0,
@@ -304,14 +382,18 @@ void Sampler::Compare(size_t output, const char* name, const Shape& shape,
   const double most = dtype == kFloat64 ? std::numeric_limits<double>::max()
                                         : double{std::numeric_limits<float>::max()} / 4;
   const double underflow = dtype == kFloat64 ? 0 : static_cast<double>(terms) * 1e-30;
-  for (const Place& place : places) {
+  const bool rounds_factors =
+      dtype == kFloat32 && t.device()->kind() == DeviceKind::kCuda && IsTf32();
+  std::vector<int64_t> positions;
+  for (const Place& place : places)
+    positions.push_back(how.flat ? RowMajorPosition(place.index, shape) : there.At(place.index));
+  std::vector<double> results(places.size());
+  ReadElements(there.tensor(), positions, results.data());
+  for (size_t i = 0; i < places.size(); ++i) {
+    const Place& place = places[i];
+    const double got = results[i];
     if (!std::isfinite(place.magnitude) || place.magnitude > most) continue;
     if (dtype == kFloat16 && std::abs(place.value) > 0x1p15) continue;
-    double got = 0;
-    SwitchAll(dtype, "spot check", [&]<class T>() {
-      const int64_t at = how.flat ? RowMajorPosition(place.index, shape) : there.At(place.index);
-      got = Convert<double>(static_cast<const T*>(there.tensor().raw_data())[at]);
-    });
     // A sum without terms, or of zeros, is 0, which says little about the kernel. So do numbers
     // whose products may underflow.
     const bool counts = place.magnitude > 100 * underflow || how.exact;
@@ -319,7 +401,8 @@ void Sampler::Compare(size_t output, const char* name, const Shape& shape,
     const auto allowed_for = [&](double magnitude) {
       if (how.exact) return 0.0;
       if (IsInteger(dtype)) return how.rounding;
-      return tolerance.For(magnitude, place.value) + (magnitude == 0 ? 0 : underflow);
+      return tolerance.For(magnitude, place.value) + (magnitude == 0 ? 0 : underflow) +
+             (rounds_factors ? kTf32 * magnitude : 0);
     };
     const double distance = std::abs(got - place.value);
     double factor = spreads_error_ ? opcheck::kSpreadFactor : 1;

@@ -29,6 +29,7 @@ struct Steps {
   const int64_t* table = nullptr;
   int64_t stride = 1;
 
+  bool operator==(const Steps&) const = default;
   /// From element `first` on.
   Steps From(int64_t first) const {
     if (table) return {input, base, table + first * stride, stride};
@@ -95,6 +96,26 @@ struct Place {
   void Relu() { value = value < 0 ? 0 : value; }
 };
 
+/// Elements of an operand on a GPU, which are read together: they are listed, then read, then given
+/// out in the order of the list.
+class RemoteElements {
+ public:
+  void List(const Steps& steps, int64_t count);
+  void Read(const Tensor& t);
+  /// Whether these elements are the next ones in the list.
+  bool Next(const Steps& steps, int64_t count, double* values);
+
+ private:
+  struct Listed {
+    Steps steps;
+    int64_t count;
+  };
+  std::vector<Listed> listed_;
+  std::vector<int64_t> positions_;
+  std::vector<double> values_;
+  size_t next_ = 0, given_ = 0;
+};
+
 /// What was found.
 struct Finding {
   int64_t counted = 0;    ///< samples that say something
@@ -105,12 +126,14 @@ struct Finding {
 class Sampler {
  public:
   /// `products` is how many products may be computed. At least 4 elements of each output are, or
-  /// where their sums are long, one; `turn`, the number of the check, chooses which. `seed` chooses
-  /// the other places.
+  /// where their sums are long, one; `turn`, the number of checks before this one, chooses which.
+  /// `seed` chooses the other places.
   Sampler(std::span<const Tensor> inputs, std::span<const Tensor> outputs, int64_t products,
           uint32_t turn, uint64_t seed, bool spreads_error);
 
   const Operand& input(size_t i) const { return inputs_[i]; }
+  /// Whether operands are on the host, where all threads may read them.
+  bool on_host() const { return on_host_; }
 
   /// Says how an output is compared.
   struct How {
@@ -123,7 +146,7 @@ class Sampler {
   };
   /// Samples an output of this shape, whose elements are sums of `terms` terms. `add(places)`
   /// computes what belongs to places of `shape`; it is called on all threads where there is much to
-  /// add.
+  /// add, and on a GPU twice, with zeros for all elements at first.
   template <class Add>
   void Check(size_t output, const char* name, const Shape& shape, int64_t terms, const How& how,
              const Add& add);
@@ -156,6 +179,7 @@ class Sampler {
   static constexpr int64_t kGrain = 4096;  ///< terms that are worth a thread
 
   std::vector<Place> Places(const Shape& shape, int64_t terms);
+  void ReadListed();
   void Compare(size_t output, const char* name, const Shape& shape, std::span<const Place> places,
                int64_t terms, const How& how);
   bool HasUnboundedInput();
@@ -167,6 +191,9 @@ class Sampler {
   uint32_t turn_;
   uint64_t seed_;
   bool spreads_error_;
+  bool on_host_ = true;
+  enum class Remote { kDirect, kList, kGive } remote_ = Remote::kDirect;
+  mutable std::vector<RemoteElements> elements_;  ///< of the inputs
   std::optional<bool> unbounded_;
   std::optional<double> largest_product_;
   Finding finding_;
@@ -177,6 +204,17 @@ void Sampler::Check(size_t output, const char* name, const Shape& shape, int64_t
                     const How& how, const Add& add) {
   if (output >= outputs_.size() || outputs_[output].empty()) return;
   std::vector<Place> places = Places(shape, terms);
+  if (!on_host_) {
+    elements_.assign(inputs_.size(), {});
+    std::vector<Place> listing = places;
+    remote_ = Remote::kList;
+    add(std::span<Place>(listing));
+    ReadListed();
+    remote_ = Remote::kGive;
+    add(std::span<Place>(places));
+    remote_ = Remote::kDirect;
+    return Compare(output, name, shape, places, terms, how);
+  }
   const auto size = static_cast<int64_t>(places.size());
   ParallelFor(size,
               how.together ? size : std::max<int64_t>(1, kGrain / std::max<int64_t>(1, terms)),

@@ -25,16 +25,6 @@ namespace {
 
 constexpr uint32_t kEnough = 4;  ///< checked runs that have said something
 
-/// Run 2, and powers of 4.
-bool IsTurn(uint32_t run) {
-  return run == 2 || (std::has_single_bit(run) && std::countr_zero(run) % 2 == 0);
-}
-
-/// How many runs before this one were checked.
-uint32_t TurnOf(uint32_t run) {
-  return run < 4 ? run / 2 : static_cast<uint32_t>(std::bit_width(run) + 1) / 2;
-}
-
 /// Products that a check may compute: a small part of what the call computes.
 int64_t Budget(const OpRef& spec, std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
   constexpr int64_t kMost = int64_t{1} << 20, kShare = 100000, kShareOfElements = 500;
@@ -55,10 +45,9 @@ uint64_t OutputsHash(std::span<const Tensor> outputs) {
 }
 
 Finding Sample(const OpRef& spec, const Plan& plan, std::span<const Tensor> inputs,
-               std::span<const Tensor> outputs, uint32_t run) {
+               std::span<const Tensor> outputs, uint32_t run, uint32_t turn) {
   const uint64_t seed = run * 0x9e3779b97f4a7c15 ^ OutputsHash(outputs);
-  Sampler sampler(inputs, outputs, Budget(spec, inputs, outputs), TurnOf(run), seed,
-                  plan.spreads_error());
+  Sampler sampler(inputs, outputs, Budget(spec, inputs, outputs), turn, seed, plan.spreads_error());
   spec.op_type().sample(spec.spec, sampler);
   return sampler.finding();
 }
@@ -69,13 +58,13 @@ bool IsReference(const Plan& plan) { return std::strcmp(plan.implementation(), k
 bool Write(std::span<const Tensor> results, std::span<const Tensor> outputs) {
   for (size_t i = 0; i < results.size(); ++i) {
     if (results[i].empty()) continue;
-    const LayoutPtr layout = outputs[i].layout();
-    if (!layout) {
-      Tensor(outputs[i]).CopyFrom(results[i]);
-      continue;
-    }
-    const Tensor there = results[i].ToLayout(layout);
-    std::memcpy(outputs[i].block()->data(), there.block()->data(), layout->bytes());
+    const DevicePtr device = outputs[i].device();
+    const Tensor result = results[i].ToDevice(device);
+    if (const LayoutPtr layout = outputs[i].layout())
+      device->CopyBytes(outputs[i].block()->data(), result.ToLayout(layout).block()->data(),
+                        layout->bytes());
+    else
+      Tensor(outputs[i]).CopyFrom(result);
   }
   return !results.empty();
 }
@@ -96,9 +85,13 @@ void Refuse(const OpRef& spec, const Plan& plan, const opcheck::Call& call,
             std::span<const Tensor> outputs, const std::string& difference) {
   plan.watch().refused.store(true, std::memory_order_relaxed);
   std::string again;
-  if (spec.op_type().check_call)  // else a file of it cannot be read
+  if (spec.op_type().check_call) {  // else a file of it cannot be read
+    std::vector<Tensor> found;
+    for (const Tensor& t : outputs)
+      found.push_back(t.empty() ? t : t.Plain().ToDevice(DefaultDevice()));
     again = " Run again: python -m singa replay " +
-            opcheck::WriteReplayFile(call, outputs, opcheck::ReplayDirectory());
+            opcheck::WriteReplayFile(call, found, opcheck::ReplayDirectory());
+  }
   std::fprintf(stderr,
                "singa: [%s] %s computed a wrong result: %s. It is refused for %s from now on.%s\n",
                spec.op(), plan.Describe().c_str(), difference.c_str(), CallText(spec).c_str(),
@@ -108,6 +101,10 @@ void Refuse(const OpRef& spec, const Plan& plan, const opcheck::Call& call,
 
 }  // namespace
 
+bool IsTurn(uint32_t run) {
+  return run == 2 || (std::has_single_bit(run) && std::countr_zero(run) % 2 == 0);
+}
+
 static bool IsDue(const Plan& plan) {
   if (!SpotChecks() || opcheck::IsOn() || opcheck::IsPaused()) return false;
   if (RecordedStep::Current()) return false;  // when it runs
@@ -116,15 +113,15 @@ static bool IsDue(const Plan& plan) {
          watch.refused.load(std::memory_order_relaxed);
 }
 
-/// Whether calls of this type are sampled there. If not, the plan is not watched any more.
-static bool IsSampled(const OpType* type, DeviceKind device, const Plan& plan) {
-  if (type && type->sample && device == DeviceKind::kCpu) return true;
+/// Whether calls of this type are sampled. If not, the plan is not watched any more.
+static bool IsSampled(const OpType* type, const Plan& plan) {
+  if (type && type->sample) return true;
   plan.watch().on.store(false, std::memory_order_relaxed);
   return false;
 }
 
-bool IsDue(const OpRef& spec, const DevicePtr& device, const Plan& plan) {
-  return IsDue(plan) && IsSampled(&spec.op_type(), device->kind(), plan);
+bool IsDue(const OpRef& spec, const Plan& plan) {
+  return IsDue(plan) && IsSampled(&spec.op_type(), plan);
 }
 
 void RunChecked(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
@@ -141,7 +138,8 @@ void RunChecked(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
   const opcheck::Pause pause;
   Plan::Watch& watch = plan->watch();
   const uint32_t run = watch.runs.load(std::memory_order_relaxed);
-  const Finding found = Sample(spec, *plan, before, outputs, run);
+  const uint32_t turn = watch.counted.load(std::memory_order_relaxed);
+  const Finding found = Sample(spec, *plan, before, outputs, run, turn);
   const bool wrong = found.ratio > 1, refused = watch.refused.load(std::memory_order_relaxed);
   if (!wrong && !refused) {
     if (found.counted > 0 && watch.counted.fetch_add(1, std::memory_order_relaxed) + 1 >= kEnough)
@@ -161,7 +159,7 @@ void RunChecked(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
                        : opcheck::ResultsOf(spec, device, next, call, before),
                outputs))
       break;
-    const Finding again = Sample(spec, is_last ? *plan : *next, before, outputs, run);
+    const Finding again = Sample(spec, is_last ? *plan : *next, before, outputs, run, turn);
     if (again.ratio <= 1) return;
     if (is_last) break;
     Refuse(spec, *next, call, outputs, again.text);
@@ -177,9 +175,8 @@ bool RunNode(const Node& node, const std::function<void()>& run) {
   const auto written = std::find_if(node.outputs.begin(), node.outputs.end(),
                                     [](const Tensor& t) { return !t.empty(); });
   if (written == node.outputs.end()) type = nullptr;
-  const DevicePtr device = type ? written->device() : nullptr;
-  if (!IsSampled(type, device ? device->kind() : DeviceKind::kCpu, *node.plan)) return false;
-  RunChecked(OpRef(node.spec.get(), *type), device, node.plan, node.inputs, node.outputs,
+  if (!IsSampled(type, *node.plan)) return false;
+  RunChecked(OpRef(node.spec.get(), *type), written->device(), node.plan, node.inputs, node.outputs,
              node.scalars, run);
   return true;
 }

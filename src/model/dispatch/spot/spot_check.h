@@ -3,6 +3,7 @@
 // Spot checks: the first runs of a plan are compared with sampled elements (sampler.h). Here: which
 // runs, and what becomes of a plan that is wrong.
 
+#include <cstdint>
 #include <functional>
 #include <span>
 
@@ -14,8 +15,10 @@
 
 namespace singa::spot {
 
+/// Whether run number `run` of a plan is checked: run 2, and powers of 4.
+bool IsTurn(uint32_t run);
 /// Whether this run of a plan, which begins now, is to be checked. Counts it.
-bool IsDue(const OpRef& spec, const DevicePtr& device, const Plan& plan);
+bool IsDue(const OpRef& spec, const Plan& plan);
 
 /// Runs the plan by `execute`, and compares. Wrong results are replaced by those of the next
 /// implementation that is right, in the same places. Raises std::runtime_error where there is none.

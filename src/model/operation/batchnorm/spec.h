@@ -110,6 +110,7 @@ struct BatchNormForwardSpec : BatchNormFields {
   }
   /// Bounds of the terms that each output sums (norm/tolerance.cc).
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
+  void Sample(spot::Sampler& sampler) const;
   template <class Self, class Visitor>
   static void VisitOwn(Self& self, Visitor& visitor) {
     visitor("has_bias", self.has_bias);

@@ -17,7 +17,13 @@ namespace {
 
 /// Calls add(image, place) for all images and places, and adds up what threads find.
 template <class Add>
-void OverImages(int64_t images, int64_t terms_of_image, std::span<Place> places, const Add& add) {
+void OverImages(const Sampler& sampler, int64_t images, int64_t terms_of_image,
+                std::span<Place> places, const Add& add) {
+  if (!sampler.on_host()) {
+    for (int64_t n = 0; n < images; ++n)
+      for (Place& place : places) add(n, &place);
+    return;
+  }
   using Sums = std::vector<Place>;
   const int64_t terms = terms_of_image * static_cast<int64_t>(places.size());
   const Sums sums = ParallelReduce(
@@ -157,7 +163,7 @@ void ConvSums::AddBackwardW(size_t dy, size_t x, std::span<Place> places) const 
       }
     }
   };
-  OverImages(g_.batchsize, g_.col_width, places, add);
+  OverImages(sampler_, g_.batchsize, g_.col_width, places, add);
 }
 
 void ConvSums::AddChannel(size_t dy, std::span<Place> places) const {
@@ -165,7 +171,7 @@ void ConvSums::AddChannel(size_t dy, std::span<Place> places) const {
   const Shape& shape = gradient.shape();  // that of any image
   const int last = shape.rank() - 1;
   const int64_t rows = shape.Count(2, last);
-  OverImages(shape[0], rows * shape[last], places, [&](int64_t n, Place* place) {
+  OverImages(sampler_, shape[0], rows * shape[last], places, [&](int64_t n, Place* place) {
     for (int64_t row = 0; row < rows; ++row) {
       int64_t from = gradient.At(0, n) + gradient.At(1, place->index[0]);
       int64_t left = row;

@@ -31,7 +31,7 @@ void ReorderByPlan(const DevicePtr& device, const LayoutPtr& from, const LayoutP
     }
     static_cast<const ReorderPlan&>(*plan).Move(*device, src, dst, workspace.data());
   };
-  if (plan->watch().on.load(std::memory_order_relaxed) && spot::IsDue(spec, device, *plan))
+  if (plan->watch().on.load(std::memory_order_relaxed) && spot::IsDue(spec, *plan))
     return spot::RunChecked(spec, device, plan, {{Bare(device, from, shape, dtype, src)}},
                             {{Bare(device, to, shape, dtype, dst)}}, {}, move);
   move();

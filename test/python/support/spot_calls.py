@@ -8,9 +8,11 @@ without OPCHECK.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import tempfile
 
 import replay_calls
 from replay_calls import ALWAYS, LAST_CORNER, MIDDLE
@@ -155,19 +157,19 @@ print(json.dumps(found))
 
 
 def main(where: str) -> None:
-    import json
-
     calls = {family: CALLS[family] for family in (ON_GPUS if where == "gpu" else CALLS)}
     rows = {}
     for name, wrong in WRONG.items():
         program = FIND.format(calls=calls, wrong=wrong, runs=RUNS)
-        done = subprocess.run(
-            [sys.executable, "-c", BEGIN + (ON_GPU if where == "gpu" else ON_CPU) + program],
-            env=os.environ | {"SINGA_CUDA_LIBRARY": str(GPU)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            check=True,
-        )
+        with tempfile.TemporaryDirectory() as folder:  # of replay files
+            done = subprocess.run(
+                [sys.executable, "-c", BEGIN + (ON_GPU if where == "gpu" else ON_CPU) + program],
+                env=os.environ | {"SINGA_CUDA_LIBRARY": str(GPU)},
+                cwd=folder,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                check=True,
+            )
         rows[name] = json.loads(done.stdout)
     print("| family | " + " | ".join(WRONG) + " |")
     print("|---|" + "---|" * len(WRONG))
@@ -177,6 +179,7 @@ def main(where: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, os.path.dirname(__file__))
-    os.environ["PYTHONPATH"] = os.pathsep.join([sys.path[0], os.environ.get("PYTHONPATH", "")])
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    folders = [os.path.dirname(__file__), *filter(None, given)]
+    os.environ["PYTHONPATH"] = os.pathsep.join(os.path.abspath(folder) for folder in folders)
     main(sys.argv[1] if len(sys.argv) > 1 else "cpu")

@@ -41,8 +41,8 @@ bool CapturedNodes::Start(std::vector<const void*> addresses) {
   return false;
 }
 
-/// Counts a run of each captured node whose plan is watched. Where one of these runs is looked at, it counts none
-/// and returns true: then the nodes run one by one.
+/// Counts a run of each captured node whose plan is watched. Where one of these runs is looked at,
+/// it counts none and returns true: then the nodes run one by one.
 bool CapturedNodes::CountRuns() {
   const NodeObserver* observer = are_watched_ ? InstalledObserver() : nullptr;
   if (!observer) return false;

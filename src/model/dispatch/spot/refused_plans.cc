@@ -18,7 +18,7 @@ namespace {
 
 std::mutex g_mutex;
 std::vector<RefusedPlan> g_refused;  // guarded by g_mutex
-std::atomic<uint64_t> g_hash{0};       // of g_refused, in any order
+std::atomic<uint64_t> g_hash{0};     // of g_refused, in any order
 
 std::atomic<bool>& Enabled() {
   static std::atomic<bool> enabled = EnvironmentFlag("SINGA_SPOT_CHECKS");

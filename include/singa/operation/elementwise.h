@@ -59,6 +59,12 @@ enum class UnaryOp : int {
   kScalarPow,    ///< a^x
   kLogicalNot,   ///< x == 0, in x's type
   kHardTanh,     ///< limited to [a, b], like kClip, but flat at the bounds: ReLU6
+  kTrunc,        ///< towards zero
+  kLog2,
+  kLog10,
+  kExp2,        ///< 2^x
+  kCelu,        ///< x >= 0 ? x : a·(exp(x / a) − 1)
+  kLogSigmoid,  ///< log(sigmoid(x))
   kCount
 };
 
@@ -84,7 +90,7 @@ SINGA_API void UnaryInto(UnaryOp op, const Tensor& x, const Tensor& out, double 
 /// Functions c = f(a, b) with NumPy's broadcasting. c has the type ResultType(a, b), also for
 /// comparisons and logic, which give 0 or 1 (SINGA's convention). Integers wrap around.
 ///
-/// On the CPU, a zero b of an integer kDiv, kMod or kFloorDiv raises std::domain_error
+/// On the CPU, a zero b of an integer kDiv, kMod, kFmod or kFloorDiv raises std::domain_error
 /// (ZeroDivisionError in Python), and a negative b of an integer kPow std::invalid_argument.
 /// Kernels of a GPU cannot raise: they give 0, and the truncated power.
 enum class BinaryOp : int {
@@ -105,8 +111,17 @@ enum class BinaryOp : int {
   kAnd,
   kOr,
   kXor,
-  kPRelu,     ///< a >= 0 ? a : b·a
-  kFloorDiv,  ///< Python's //: the largest whole number that is at most the exact a / b
+  kPRelu,      ///< a >= 0 ? a : b·a
+  kFloorDiv,   ///< Python's //: the largest whole number that is at most the exact a / b
+  kFmod,       ///< C's %: the remainder has the sign of a
+  kHypot,      ///< √(a² + b²); this and the two below: of floats
+  kCopySign,   ///< |a| with the sign of b, that of -0 included
+  kLogAddExp,  ///< log(e^a + e^b)
+  kBitAnd,     ///< this and those below: of integers and bools
+  kBitOr,
+  kBitXor,
+  kShiftLeft,   ///< a·2^b, 0 for b < 0 and for b of a's bits or more
+  kShiftRight,  ///< floor(a / 2^b); -1 or 0 by the sign of a for such b
   kCount
 };
 
@@ -114,15 +129,16 @@ enum class BinaryOp : int {
 /// and the other has none.
 SINGA_API DType ResultType(const Tensor& a, const Tensor& b);
 
-/// op(a, b) elementwise with NumPy's broadcasting, in the type ResultType(a, b).
+/// op(a, b) elementwise with NumPy's broadcasting, in the type ResultType(a, b). Raises TypeError
+/// for a type that the function does not take.
 SINGA_API Tensor Binary(BinaryOp op, const Tensor& a, const Tensor& b);
 /// A comparison or logical function as a bool tensor. Integers are compared in the wider type, also
 /// where Binary would convert a tensor without axes to the other's type.
 SINGA_API Tensor Compare(BinaryOp op, const Tensor& a, const Tensor& b);
 /// Returns {da, db} with the shapes and types of a and b, empty where not needed. A result may be
 /// dy itself. `c` is Binary's result; only kPow uses it, and recomputes it if it is empty. Ties of
-/// min and max share the gradient equally, as in PyTorch. Comparisons and kFloorDiv have no
-/// gradient and raise TypeError.
+/// min and max share the gradient equally, as in PyTorch. Comparisons, kFloorDiv and functions of
+/// bits have no gradient and raise TypeError.
 SINGA_API std::vector<Tensor> BinaryBackward(BinaryOp op, const Tensor& dy, const Tensor& a,
                                              const Tensor& b, const Tensor& c, bool need_a,
                                              bool need_b);

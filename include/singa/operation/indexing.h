@@ -81,9 +81,9 @@ SINGA_API Tensor TileBackward(const Tensor& dy, const Shape& x_shape,
 /// Repeats each element along `axis` (NumPy repeat). `repeats` has one count, or one per position
 /// of the axis. Axis -1000, the default, flattens x first.
 SINGA_API Tensor Repeat(const Tensor& x, const std::vector<int64_t>& repeats, int64_t axis = -1000);
-/// Pads x as ONNX Pad does. `mode` is "constant", "reflect" or "edge". `pads` has the number of
-/// elements to add before each axis, then those after each axis; negative ones crop. "reflect"
-/// repeats the reflection if a pad is longer than the axis.
+/// Pads x as ONNX Pad does. `mode` is "constant", "reflect", "edge" or "wrap". `pads` has the
+/// number of elements to add before each axis, then those after each axis; negative ones crop.
+/// "reflect" and "wrap" repeat the axis if a pad is longer.
 SINGA_API Tensor Pad(const Tensor& x, const std::string& mode, const std::vector<int64_t>& pads,
                      double constant = 0);
 /// Returns dx of shape `x_shape`: each element of dy is added to the one that it was copied from.

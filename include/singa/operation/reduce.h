@@ -10,11 +10,11 @@ namespace singa {
 /// What is computed over the reduced axes.
 enum class ReduceOp : int { kSum, kMean, kMax, kMin, kProd, kL1, kL2, kSumSquare, kCount };
 
-/// Reduces over `axes`; empty means all. Sums of 16-bit and 32-bit floats are accumulated pairwise
-/// or in float64, which keeps the rounding error small for long sums. Without elements a sum, l1,
-/// l2 or sum of squares is 0, a product 1, a mean NaN; min and max raise std::invalid_argument. As
-/// in NumPy, sums and products of integers and bools are int64, and min and max return NaN if there
-/// is one. Mean and l2 raise TypeError unless x has a float type.
+/// Reduces over `axes`; empty means all. A number has axis 0, too. Sums of 16-bit and 32-bit floats
+/// are accumulated pairwise or in float64, which keeps the rounding error small for long sums.
+/// Without elements a sum, l1, l2 or sum of squares is 0, a product 1, a mean NaN; min and max
+/// raise std::invalid_argument. As in NumPy, sums and products of integers and bools are int64, and
+/// min and max return NaN if there is one. Mean and l2 raise TypeError unless x has a float type.
 SINGA_API Tensor Reduce(ReduceOp op, const Tensor& x, const std::vector<int64_t>& axes = {},
                         bool keepdims = false);
 /// Returns dx. Ties of min and max share the gradient equally.

@@ -69,16 +69,37 @@ constexpr C FloorDiv(C a, C b) {
     return r != 0 && (r < 0) != (b < 0) ? q - 1 : q;
   }
 }
+/// Remainder with the sign of a, as in C. Integers: 0 where b is 0.
+template <class C>
+constexpr C Fmod(C a, C b) {
+  if constexpr (detail::kFloat<C>) {
+    return std::fmod(a, b);
+  } else {
+    return b == 0 || b == -1 ? 0 : a % b;
+  }
+}
 /// Remainder with the sign of b, as in Python and PyTorch. Integers: 0 where b is 0.
 template <class C>
 constexpr C Mod(C a, C b) {
-  C r;
-  if constexpr (detail::kFloat<C>) {
-    r = std::fmod(a, b);
-  } else {
-    r = b == 0 || b == -1 ? 0 : a % b;
-  }
+  const C r = Fmod(a, b);
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+/// a·2^b and floor(a / 2^b) of integers, whatever b is.
+template <class C>
+constexpr C ShiftLeft(C a, C b) {
+  if (b < 0 || b >= static_cast<C>(8 * sizeof(C))) return 0;
+  return static_cast<C>(static_cast<detail::Bits<C>>(a) << b);
+}
+template <class C>
+constexpr C ShiftRight(C a, C b) {
+  if (b < 0 || b >= static_cast<C>(8 * sizeof(C))) return a < 0 ? -1 : 0;
+  return a >> b;
+}
+/// log(e^a + e^b), which is finite for numbers of any size, and infinite for infinities.
+template <class C>
+constexpr C LogAddExp(C a, C b) {
+  const C larger = a > b || a != a ? a : b;
+  return larger + std::log1p(a == b ? C(1) : std::exp(-std::fabs(a - b)));
 }
 /// Integers: by squaring, wrapping around; a negative exponent gives the truncated result.
 template <class C>

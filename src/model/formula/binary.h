@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <iterator>
+#include <type_traits>
 
 #include "model/formula/arithmetic.h"
 #include "model/formula/loop_kind.h"
@@ -21,11 +22,15 @@ enum class Divisor { kAny, kNotZero, kNotNegative };
 /// that, and has no kernel.
 enum class GradientOf { kNothing, kDy, kMinusDy, kA, kB, kAB, kAC };
 
+/// The types that a function is defined for. kBits: integers and bools.
+enum class Operands { kNumbers, kFloats, kBits };
+
 /// What is known of a function besides its formulas.
 struct BinaryFacts {
   BinaryOp op;
   const char *name, *backward_name;
   bool is_truth;  ///< comparisons and logic, whose result is true or false
+  Operands operands;
   LoopKind loop;
   Divisor divisor;
   GradientOf da, db;
@@ -33,16 +38,20 @@ struct BinaryFacts {
 
 namespace detail {
 
-#define SINGA_FACTS(name, truth, loop, divisor, da, db)                        \
-  {BinaryOp::k##name, #name,          #name "Backward", truth, LoopKind::loop, \
+#define SINGA_FACTS(name, truth, operands, loop, divisor, da, db)                                  \
+  {BinaryOp::k##name, #name,          #name "Backward", truth, Operands::operands, LoopKind::loop, \
    Divisor::divisor,  GradientOf::da, GradientOf::db},
 #define SINGA_ARITHMETIC(name, loop, divisor, da, db, ...) \
-  SINGA_FACTS(name, false, loop, divisor, da, db)
-#define SINGA_TRUTH(name, value) SINGA_FACTS(name, true, kPlain, kAny, kNothing, kNothing)
+  SINGA_FACTS(name, false, kNumbers, loop, divisor, da, db)
+#define SINGA_FLOATS(name, loop, da, db, ...) SINGA_FACTS(name, false, kFloats, loop, kAny, da, db)
+#define SINGA_BITS(name, value) SINGA_FACTS(name, false, kBits, kPlain, kAny, kNothing, kNothing)
+#define SINGA_TRUTH(name, value) SINGA_FACTS(name, true, kNumbers, kPlain, kAny, kNothing, kNothing)
 inline constexpr BinaryFacts kBinaryFacts[] = {
 #include "model/formula/binary.def"
 };
 #undef SINGA_TRUTH
+#undef SINGA_BITS
+#undef SINGA_FLOATS
 #undef SINGA_ARITHMETIC
 #undef SINGA_FACTS
 
@@ -63,7 +72,7 @@ constexpr const BinaryFacts& FactsOf(BinaryOp op) {
 constexpr bool HasBinaryGradient(BinaryOp op) { return FactsOf(op).db >= GradientOf::kA; }
 
 // A switch that lacks a function is an error. What comes behind it is not reached: public functions
-// check that there is such a function.
+// check that there is such a function, and that it takes the type.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic error "-Wswitch"
 
@@ -74,6 +83,14 @@ template <class C>
 #define SINGA_ARITHMETIC(name, loop, divisor, reads_a, reads_b, value, da, db) \
   case BinaryOp::k##name:                                                      \
     return value;
+#define SINGA_FLOATS(name, loop, reads_a, reads_b, value, da, db) \
+  case BinaryOp::k##name:                                         \
+    if constexpr (std::is_floating_point_v<C>) return value;      \
+    break;
+#define SINGA_BITS(name, value)                        \
+  case BinaryOp::k##name:                              \
+    if constexpr (std::is_integral_v<C>) return value; \
+    break;
 #define SINGA_TRUTH(name, value) \
   case BinaryOp::k##name:        \
     return value ? C(1) : k0;
@@ -83,6 +100,8 @@ template <class C>
       break;
   }
 #undef SINGA_TRUTH
+#undef SINGA_BITS
+#undef SINGA_FLOATS
 #undef SINGA_ARITHMETIC
   __builtin_unreachable();
 }
@@ -96,15 +115,20 @@ template <class C>
   case BinaryOp::k##name:                                                      \
     if (first) return da;                                                      \
     return db;
+#define SINGA_FLOATS(name, loop, reads_a, reads_b, value, da, db) \
+  SINGA_ARITHMETIC(name, loop, kAny, reads_a, reads_b, value, da, db)
 #define SINGA_TRUTH(name, value) \
   case BinaryOp::k##name:        \
     return k0;
+#define SINGA_BITS SINGA_TRUTH
   switch (op) {
 #include "model/formula/binary.def"
     case BinaryOp::kCount:
       break;
   }
+#undef SINGA_BITS
 #undef SINGA_TRUTH
+#undef SINGA_FLOATS
 #undef SINGA_ARITHMETIC
   __builtin_unreachable();
 }

@@ -245,6 +245,7 @@ template <class Math = Library, class C>
   using namespace arithmetic;  // NOLINT(google-build-using-namespace): the rows read as formulas
   constexpr C k0 = 0, k1 = 1, k2 = 2, kHalf = 0.5;
   constexpr C kInvRootPi = std::numbers::inv_sqrtpi_v<C>;
+  constexpr C kLn2 = std::numbers::ln2_v<C>, kLn10 = std::numbers::ln10_v<C>;
   const C x = xy, y = xy;
 #define SINGA_FLOATS(name, saved, loop, slope_loop, value, gradient) \
   case UnaryOp::k##name:                                             \

@@ -53,6 +53,8 @@ struct Axes {
         return j >= 0 && j < a.in ? j : -1;
       case AxisMapKind::kPadEdge:
         return j < 0 ? 0 : j < a.in ? j : a.in - 1;
+      case AxisMapKind::kPadWrap:
+        return Residue(j, a.in);
       default: {
         if (a.in == 1) return 0;
         const int64_t period = 2 * (a.in - 1);
@@ -97,6 +99,10 @@ struct Axes {
         return Range(i + a.first, i + a.first + 1, a.out);
       case AxisMapKind::kPadEdge:
         return Range(i == 0 ? 0 : i + a.first, i == a.in - 1 ? a.out : i + a.first + 1, a.out);
+      case AxisMapKind::kPadWrap: {
+        const int64_t one = Residue(i + a.first, a.in);
+        return {{one, 0}, {Congruent(one, a.in, a.out), 0}, a.in};
+      }
       default: {  // reflect: i and its mirror image, periodically
         if (a.in == 1) return {{0, 0}, {a.out, 0}, 1};
         const int64_t period = 2 * (a.in - 1);

@@ -16,6 +16,7 @@ namespace singa {
 namespace {
 
 using formula::GradientOf;
+using formula::Operands;
 
 bool IsTruth(BinaryOp op) { return formula::FactsOf(op).is_truth; }
 
@@ -49,9 +50,17 @@ void CheckOp(BinaryOp op) {
         static_cast<int>(op));
 }
 
-void CheckDifference(BinaryOp op, DType dtype) {
+bool Takes(BinaryOp op, DType dtype) {
+  const Operands operands = formula::FactsOf(op).operands;
+  return operands == Operands::kNumbers || (operands == Operands::kFloats) == IsFloat(dtype);
+}
+
+void CheckType(BinaryOp op, DType dtype) {
   Check<TypeError>(op != BinaryOp::kSub || dtype != kBool, BinaryName(op),
                    "bools have no difference; use a logical function");
+  Check<TypeError>(Takes(op, dtype), BinaryName(op),
+                   IsFloat(dtype) ? "needs integers or bools, got " : "needs a float type, got ",
+                   DTypeName(dtype));
 }
 
 void Launch(BinaryOp op, DType dtype, const Tensor& a, const Tensor& b, const Tensor& out) {
@@ -75,7 +84,9 @@ bool IsResultType(DType dtype, DType a, DType b) {
 const char* BinaryName(BinaryOp op) { return formula::FactsOf(op).name; }
 const char* BinaryBackwardName(BinaryOp op) { return formula::FactsOf(op).backward_name; }
 
-bool KeepsZero(BinaryOp op) { return formula::Binary(op, 0.0, 0.0) == 0; }
+bool KeepsZero(BinaryOp op) {
+  return formula::FactsOf(op).operands == Operands::kBits || formula::Binary(op, 0.0, 0.0) == 0;
+}
 
 Tensor Binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   CheckOp(op);
@@ -83,7 +94,7 @@ Tensor Binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   if (op == BinaryOp::kMul)
     if (std::optional<Tensor> product = ScaleChannels(a, b)) return *std::move(product);
   const DType dtype = ResultType(a, b);
-  CheckDifference(op, dtype);
+  CheckType(op, dtype);
   Tensor left = a, right = b;
   const bool opaque = a.layout() || b.layout();
   const LayoutPtr layout = UnifyLayouts(opaque && KeepsZero(op), {&left, &right});
@@ -110,7 +121,7 @@ void BinaryInto(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out
   CheckDistinct(name, "out", out);
   CheckSameDevice(name, "out", out, "a", a);
   const DType dtype = ResultType(a, b);
-  CheckDifference(op, dtype);
+  CheckType(op, dtype);
   Check<TypeError>(IsTruth(op) || Kind(out.data_type()) >= Kind(dtype), name, "a result of type ",
                    DTypeName(dtype), " does not fit into out ", out);
   Tensor left = a, right = b, target = out;
@@ -202,6 +213,7 @@ void BinarySpec::CheckCall(CallChecker& call) const {
   call.Input("b", shape, b, {.strided = true});
   call.Require(IsResultType(dtype, a, b), "is not computed in ", DTypeName(dtype), " for ",
                DTypeName(a), " and ", DTypeName(b));
+  call.Require(Takes(kind, dtype), "is not defined for ", DTypeName(dtype));
   const DType out = call.TypeOfOutput(0);
   call.Require(IsTruth(kind) || Kind(out) >= Kind(dtype), "a result of type ", DTypeName(dtype),
                " does not fit into ", DTypeName(out));

@@ -64,7 +64,9 @@ void CheckPads(const char* op, const AxisMapFields& fields, int axis) {
   Check(length >= 0, op, "pads ", begin, " and ", end, " crop axis ", axis, " of shape ",
         fields.x_shape, " to less than nothing");
   Check(fields.x_shape[axis] > 0 || length == 0 || fields.kind == AxisMapKind::kPadConstant, op,
-        fields.kind == AxisMapKind::kPadReflect ? "reflect" : "edge",
+        fields.kind == AxisMapKind::kPadReflect ? "reflect"
+        : fields.kind == AxisMapKind::kPadEdge  ? "edge"
+                                                : "wrap",
         " padding needs an element along axis ", axis, " of shape ", fields.x_shape);
 }
 
@@ -79,8 +81,10 @@ AxisMapFields ArrangePad(const char* op, DType dtype, const Shape& x_shape, cons
     fields.kind = AxisMapKind::kPadReflect;
   } else if (mode == "edge") {
     fields.kind = AxisMapKind::kPadEdge;
+  } else if (mode == "wrap") {
+    fields.kind = AxisMapKind::kPadWrap;
   } else {
-    Check(false, op, "mode must be constant, reflect or edge, got '", mode, "'");
+    Check(false, op, "mode must be constant, reflect, edge or wrap, got '", mode, "'");
   }
   const int rank = x_shape.rank();
   Check(static_cast<int64_t>(pads.size()) == 2 * rank, op, "needs ", 2 * rank, " pads for shape ",

@@ -21,9 +21,10 @@ enum class AxisMapKind : int {
   kPadConstant,
   kPadReflect,
   kPadEdge,
+  kPadWrap,
 };
 template <>
-inline constexpr int kEnumSize<AxisMapKind> = 8;
+inline constexpr int kEnumSize<AxisMapKind> = 9;
 
 inline bool IsPad(AxisMapKind kind) { return kind >= AxisMapKind::kPadConstant; }
 
@@ -78,6 +79,8 @@ struct AxisMapFields {
         return j >= 0 && j < length ? j : -1;
       case AxisMapKind::kPadEdge:
         return std::clamp<int64_t>(j, 0, length - 1);
+      case AxisMapKind::kPadWrap:
+        return (j % length + length) % length;
       default: {  // reflect: back and forth between the two ends
         if (length == 1) return 0;
         const int64_t period = 2 * (length - 1);

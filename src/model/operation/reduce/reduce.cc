@@ -37,6 +37,7 @@ uint32_t AxesMask(const char* op, const Tensor& x, const std::vector<int64_t>& a
   if (axes.empty()) return (uint32_t{1} << x.rank()) - 1;
   uint32_t mask = 0;
   for (int64_t axis : axes) {
+    if (x.rank() == 0 && axis >= -1 && axis <= 0) continue;  // of a number, as in PyTorch
     const uint32_t bit = uint32_t{1} << NormalizeAxis(op, axis, x.rank());
     Check((mask & bit) == 0, op, "axis ", axis, " appears twice for shape ", x.shape());
     mask |= bit;
@@ -92,6 +93,8 @@ Tensor ReduceTo(ReduceOp op, const Tensor& given, uint32_t mask, const Shape& ou
 Tensor ArgReduce(bool largest, const Tensor& given, int64_t axis, bool keepdims) {
   const char* op = largest ? "ArgMax" : "ArgMin";
   CheckGiven(op, "x", given);
+  if (given.rank() == 0 && axis >= -1 && axis <= 0)
+    return ArgReduce(largest, given.Reshape({1}), axis, false);
   const Tensor x = Widened(ReduceOp::kMax, given);
   const int a = NormalizeAxis(op, axis, x.rank());
   Check(x.shape()[a] > 0, op, "axis ", axis, " of x ", x.shape(), " has no elements");

@@ -98,11 +98,23 @@ TEST(CudaUnary, InPlaceAndIntoViews) {
   }
 }
 
-TEST(CudaBinary, EveryFunctionWithBroadcasting) {
-  Random random(4);
+/// The functions that a type has.
+std::vector<BinaryOp> FunctionsOf(DType dtype) {
+  std::vector<BinaryOp> found;
   for (int i = 0; i < static_cast<int>(BinaryOp::kCount); ++i) {
     const auto op = static_cast<BinaryOp>(i);
-    for (DType dtype : kAll) {
+    const formula::Operands operands = formula::FactsOf(op).operands;
+    if (operands == formula::Operands::kNumbers ||
+        (operands == formula::Operands::kFloats) == IsFloat(dtype))
+      found.push_back(op);
+  }
+  return found;
+}
+
+TEST(CudaBinary, EveryFunctionWithBroadcasting) {
+  Random random(4);
+  for (DType dtype : kAll) {
+    for (BinaryOp op : FunctionsOf(dtype)) {
       const Shape shape = random.Dims(static_cast<int>(random.Int(0, 5)), 1, 6);
       const auto operand = [&](double low) {
         Shape own = shape;
@@ -111,7 +123,7 @@ TEST(CudaBinary, EveryFunctionWithBroadcasting) {
         return AnyTensor(random, own, dtype, low, 4).Broadcast(shape);
       };
       // `reference` raises where integers have no quotient or power.
-      const bool partial = op == BinaryOp::kDiv || op == BinaryOp::kMod ||
+      const bool partial = op == BinaryOp::kDiv || op == BinaryOp::kMod || op == BinaryOp::kFmod ||
                            op == BinaryOp::kFloorDiv || op == BinaryOp::kPow;
       CompareWithReference(BinarySpec{op, dtype}, {operand(-4), operand(partial ? 1 : -4)},
                            {Result(shape, dtype)});
@@ -183,17 +195,16 @@ TEST(CudaBinary, ValuesAtTheEdges) {
   const auto n = static_cast<int64_t>(edges.size());
   const Tensor a = test::FromValues({n, 1}, edges).Broadcast({n, n});
   const Tensor b = test::FromValues({1, n}, edges).Broadcast({n, n});
-  for (int i = 0; i < static_cast<int>(BinaryOp::kCount); ++i)
-    CompareWithReference(BinarySpec{static_cast<BinaryOp>(i), kFloat32}, {a, b}, {Result({n, n})});
+  for (BinaryOp op : FunctionsOf(kFloat32))
+    CompareWithReference(BinarySpec{op, kFloat32}, {a, b}, {Result({n, n})});
   const std::vector<double> whole = {0, 1, -1, 7, -7, 2147483647, -2147483648.0};
   const auto m = static_cast<int64_t>(whole.size());
-  for (int i = 0; i < static_cast<int>(BinaryOp::kCount); ++i) {
-    const auto op = static_cast<BinaryOp>(i);
+  for (BinaryOp op : FunctionsOf(kInt32)) {
     // The reference raises for the others.
     const auto refused = [&](double value) {
       if (op == BinaryOp::kPow) return value < 0;
-      return value == 0 &&
-             (op == BinaryOp::kDiv || op == BinaryOp::kMod || op == BinaryOp::kFloorDiv);
+      return value == 0 && (op == BinaryOp::kDiv || op == BinaryOp::kMod || op == BinaryOp::kFmod ||
+                            op == BinaryOp::kFloorDiv);
     };
     std::vector<double> second = whole;
     std::erase_if(second, refused);

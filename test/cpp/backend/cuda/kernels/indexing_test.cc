@@ -249,9 +249,10 @@ TEST(CudaIndexing, NonZero) {
 
 TEST(CudaAxisMap, EveryKindBothWays) {
   Random random(8);
-  for (AxisMapKind kind : {AxisMapKind::kTile, AxisMapKind::kRepeat, AxisMapKind::kUpsample,
-                           AxisMapKind::kRoll, AxisMapKind::kShuffle, AxisMapKind::kPadConstant,
-                           AxisMapKind::kPadReflect, AxisMapKind::kPadEdge}) {
+  for (AxisMapKind kind :
+       {AxisMapKind::kTile, AxisMapKind::kRepeat, AxisMapKind::kUpsample, AxisMapKind::kRoll,
+        AxisMapKind::kShuffle, AxisMapKind::kPadConstant, AxisMapKind::kPadReflect,
+        AxisMapKind::kPadEdge, AxisMapKind::kPadWrap}) {
     for (int i = 0; i < 12; ++i) {
       const DType dtype = kAll[i % 9];
       const Shape shape = random.Dims(static_cast<int>(random.Int(1, 4)), 1, 5);

@@ -23,14 +23,17 @@ using V = std::vector<double>;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
+/// All functions that floats have.
 std::vector<BinaryOp> EveryOp() {
   std::vector<BinaryOp> ops;
-  for (int op = 0; op < static_cast<int>(BinaryOp::kCount); ++op)
+  for (int op = 0; op < static_cast<int>(BinaryOp::kBitAnd); ++op)
     ops.push_back(static_cast<BinaryOp>(op));
   return ops;
 }
 
-bool HasGradient(BinaryOp op) { return op <= BinaryOp::kMod || op == BinaryOp::kPRelu; }
+bool HasGradient(BinaryOp op) {
+  return op <= BinaryOp::kMod || op == BinaryOp::kPRelu || op >= BinaryOp::kFmod;
+}
 
 TEST(Binary, GradientsHaveTheTypesOfTheirArguments) {
   Random random(3);
@@ -74,6 +77,14 @@ TEST(Binary, InfinitiesNanAndSigns) {
   ExpectSame(Of(BinaryOp::kFloorDiv, {1, -1, 0, 5, kInf, 1}, {0, 0, 0, kInf, 2, kNan}),
              {kInf, -kInf, kNan, 0, kNan, kNan});
   ExpectSame(Of(BinaryOp::kFloorDiv, {1, 1, -1, 7.5}, {0.1, -0.1, 0.1, -2.5}), {9, -10, -10, -3});
+  ExpectSame(Of(BinaryOp::kFmod, {5, -5, 5, -5, 1, 5, kInf}, {3, 3, -3, -3, 0, kInf, 3}),
+             {2, -2, 2, -2, kNan, 5, kNan});
+  ExpectSame(Of(BinaryOp::kHypot, {3 * 0x1p100, kInf, kNan, 0}, {4 * 0x1p100, kNan, 1, -0.0}),
+             {5 * 0x1p100, kInf, kNan, 0});
+  ExpectSame(Of(BinaryOp::kCopySign, {1, -2, 3, kInf}, {-0.0, 5, -kInf, -1}), {-1, 2, -3, -kInf});
+  ExpectSame(Of(BinaryOp::kLogAddExp, {kInf, -kInf, -kInf, kInf, kNan, 1000, -1000},
+                {kInf, -kInf, 3, -kInf, kInf, -1000, -kInf}),
+             {kInf, -kInf, 3, kInf, kNan, 1000, -1000});
   ExpectSame(Of(BinaryOp::kPow, {-2, -2, 0, 0, kNan}, {3, 0.5, 0, -1, 0}), {-8, kNan, 1, kInf, 1});
   ExpectSame(Of(BinaryOp::kEqual, {kNan, kInf}, {kNan, kInf}), {0, 1});
   ExpectSame(Of(BinaryOp::kNotEqual, {kNan, kInf}, {kNan, kInf}), {1, 0});
@@ -92,6 +103,16 @@ TEST(Binary, Integers) {
             (V{3, -4, -4, -2, -2147483648.0}));
   EXPECT_EQ(Of(BinaryOp::kMod, {7, -7, 7, -2147483648.0}, {3, 3, -3, -1}, kInt32),
             (V{1, 2, -2, 0}));
+  EXPECT_EQ(Of(BinaryOp::kFmod, {7, -7, 7, -2147483648.0}, {3, 3, -3, -1}, kInt32),
+            (V{1, -1, 1, 0}));
+  EXPECT_EQ(Of(BinaryOp::kBitAnd, {12, -1, 255}, {10, 7, 128}, kInt32), (V{8, 7, 128}));
+  EXPECT_EQ(Of(BinaryOp::kBitOr, {12, -8}, {10, 7}, kInt8), (V{14, -1}));
+  EXPECT_EQ(Of(BinaryOp::kBitXor, {1, 1, 0}, {1, 0, 0}, kBool), (V{0, 1, 0}));
+  EXPECT_EQ(Of(BinaryOp::kShiftLeft, {1, 3, 1, 1}, {31, 1, 32, -1}, kInt32),
+            (V{-2147483648.0, 6, 0, 0}));
+  EXPECT_EQ(Of(BinaryOp::kShiftLeft, {127, 1, 1}, {1, 7, 8}, kInt8), (V{-2, -128, 0}));
+  EXPECT_EQ(Of(BinaryOp::kShiftRight, {-5, 5, -5, 5, -1}, {1, 1, 64, 64, -1}, kInt64),
+            (V{-3, 2, -1, 0, -1}));
   EXPECT_EQ(Of(BinaryOp::kPow, {3, -2, 0}, {4, 3, 0}, kInt64), (V{81, -8, 1}));
   EXPECT_EQ(Of(BinaryOp::kMin, {3, -2}, {4, -3}, kInt32), (V{3, -3}));
   EXPECT_EQ(Of(BinaryOp::kLess, {3, 4}, {4, 4}, kUInt8), (V{1, 0}));
@@ -105,7 +126,7 @@ TEST(Binary, Integers) {
 
 TEST(Binary, IntegersWithoutAQuotientOrPower) {
   for (const DType dtype : {kInt8, kUInt8, kInt32, kInt64})
-    for (const BinaryOp op : {BinaryOp::kDiv, BinaryOp::kMod, BinaryOp::kFloorDiv})
+    for (const BinaryOp op : {BinaryOp::kDiv, BinaryOp::kMod, BinaryOp::kFloorDiv, BinaryOp::kFmod})
       ExpectError<std::domain_error>([&] { Of(op, {1, 2}, {1, 0}, dtype); }, "divided by zero");
   for (const DType dtype : {kInt8, kInt32, kInt64})
     ExpectError<std::invalid_argument>(
@@ -114,6 +135,8 @@ TEST(Binary, IntegersWithoutAQuotientOrPower) {
         },
         "to the power -1");
   ExpectError<TypeError>([] { Of(BinaryOp::kSub, {1, 0}, {1, 1}, kBool); }, "bools");
+  ExpectError<TypeError>([] { Of(BinaryOp::kBitAnd, {1, 0}, {1, 1}); }, "needs integers or bools");
+  ExpectError<TypeError>([] { Of(BinaryOp::kHypot, {1, 0}, {1, 1}, kInt32); }, "a float type");
 }
 
 TEST(Binary, ATensorWithoutAxesDecidesOnTheKindOnly) {

@@ -103,6 +103,12 @@ TEST(Unary, InfinitiesAndNan) {
   ExpectSame(Of(UnaryOp::kSoftPlus, {-500, 500, kInf, kNan}), {0, 500, kInf, kNan});
   ExpectSame(Of(UnaryOp::kTanh, x), {1, -1, kNan});
   ExpectSame(Of(UnaryOp::kElu, x, kFloat32, 0.5), {kInf, -0.5, kNan});
+  ExpectSame(Of(UnaryOp::kCelu, x, kFloat32, 0.5), {kInf, -0.5, kNan});
+  ExpectSame(Of(UnaryOp::kLogSigmoid, {-500, kInf, -kInf, kNan}), {-500, 0, -kInf, kNan});
+  ExpectSame(Of(UnaryOp::kLog2, {8, 0, -1, kInf}), {3, -kInf, kNan, kInf});
+  ExpectSame(Of(UnaryOp::kLog10, {1000, 0, -1, kInf}), {3, -kInf, kNan, kInf});
+  ExpectSame(Of(UnaryOp::kExp2, {10, kInf, -kInf, kNan}), {1024, kInf, 0, kNan});
+  ExpectSame(Of(UnaryOp::kTrunc, {-1.5, 1.7, kInf, kNan}), {-1, 1, kInf, kNan});
   ExpectSame(Of(UnaryOp::kAbs, x), {kInf, kInf, kNan});
   ExpectSame(Of(UnaryOp::kSign, x), {1, -1, 0});
   ExpectSame(Of(UnaryOp::kReciprocal, {0, kInf}), {kInf, 0});
@@ -131,6 +137,7 @@ TEST(Unary, Integers) {
   EXPECT_EQ(Of(UnaryOp::kScalarPow, {0, 10}, kInt32, 2), (V{1, 1024}));
   EXPECT_EQ(Of(UnaryOp::kClip, {-9, 0, 9}, kInt32, -1, 1), (V{-1, 0, 1}));
   EXPECT_EQ(Of(UnaryOp::kFloor, {-9, 0, 9}, kInt32), (V{-9, 0, 9}));
+  EXPECT_EQ(Of(UnaryOp::kTrunc, {-9, 0, 9}, kInt64), (V{-9, 0, 9}));
   EXPECT_EQ(Of(UnaryOp::kRelu, {-9, 9}, kInt64), (V{0, 9}));
   EXPECT_EQ(Of(UnaryOp::kSign, {-9, 0, 9}, kInt8), (V{-1, 0, 1}));
   EXPECT_EQ(Of(UnaryOp::kLogicalNot, {-9, 0, 9}, kInt8), (V{0, 1, 0}));

@@ -30,6 +30,7 @@ from .dtypes import (
 from .ops.contraction import einsum, tensordot
 from .ops.conversion import promoted
 from .ops.elementwise import abs, ceil, exp, log, sigmoid, sign, sqrt, square, tanh
+from .ops.matrices import eye
 from .ops.movement import reshape, transpose
 from .ops.types import result_type
 from .raw import tracebacks, words
@@ -78,6 +79,7 @@ __all__ = [
     "eltwise_mult",
     "eq",
     "exp",
+    "eye",
     "float16",
     "float32",
     "float64",

@@ -40,6 +40,7 @@ _TEXTS = (
         "constant",
         "reflect",
         "edge",
+        "wrap",
         "",
         "fastest",
         "no_workspace",

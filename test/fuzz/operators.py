@@ -169,7 +169,7 @@ def _index(draw: Draw, shapes: Any, at: int) -> Step:
     if way == 3:
         ratio = draw.pick((0.3, 0.5, 0.0))
         return Step(f"dropout {ratio}", [at], lambda x: autograd.dropout(x, ratio=ratio))
-    mode = draw.pick(("constant", "reflect", "edge"))
+    mode = draw.pick(("constant", "reflect", "edge", "wrap"))
     pads = [0] * (2 * len(shape))
     if pads:
         pads[axis] = 1

@@ -64,6 +64,10 @@ add(
     [3 * X],
 )
 add("mish", "Mish", *both("mish"), [3 * X])
+add("celu", "Celu", *both("celu", 0.5), [X])
+add("celu of large numbers", "Celu", *both("celu", 2.0), [20 * X])
+for _size, _x in [("", X), (" of large numbers", 100 * X)]:
+    add(f"logsigmoid{_size}", "LogSigmoid", *both("logsigmoid"), [_x])
 add("hardswish", "HardSwish", *both("hardswish"), [3 * X])
 add("silu", "Silu", *both("silu"), [X])
 add("softplus", "SoftPlus", autograd.softplus, lambda x: torch.log1p(torch.exp(x)), [X])
@@ -104,7 +108,19 @@ add(
 for _size, _x in [("", X), (" of small numbers", 1e-3 * X), (" of large numbers", 5 * X)]:
     add(f"expm1{_size}", "Expm1", *both("expm1"), [_x])
     add(f"log1p{_size}", "Log1p", *both("log1p"), [np.where(_x < 0, _x / 8, _x)])
-unary("log2", "Log", x=POSITIVE, one_step=False)
+unary("log2", "Log2", x=POSITIVE)
+unary("log10", "Log10", x=POSITIVE)
+unary("exp2", "Exp2")
+unary("trunc", "Trunc")
+for _name in ("isnan", "isinf", "isfinite"):
+    add(
+        _name,
+        "NotEqual Equal Less",
+        *both(_name),
+        [np.array([0.0, np.nan, np.inf, -np.inf, -2.5])],
+        differentiable=False,
+        one_step=False,
+    )
 unary("rsqrt", "Sqrt Reciprocal", x=POSITIVE, one_step=False)
 add("nan_to_num", "Where", *both("nan_to_num", 0.5, 9.0, -8.0), [X], one_step=False)
 # Two tensors, with shapes that broadcast both ways.
@@ -151,6 +167,37 @@ binary(
     inputs=[np.array([7.5, -7.5, 1.0, 5.0]), np.array([2.0, 2.0, 0.1, -3.0])],
     differentiable=False,
 )
+binary(
+    "fmod",
+    "Fmod",
+    lambda a, b: torch.fmod(a, b),
+    inputs=[uniform(3, 1, 5, low=-3.0, high=-0.2), uniform(4, 1, low=3.5, high=4.0)],
+)
+binary("hypot", "Hypot", lambda a, b: torch.hypot(a, b))
+binary("copysign", "CopySign", lambda a, b: torch.copysign(a, b))
+binary("logaddexp", "LogAddExp", lambda a, b: torch.logaddexp(a, b))
+add("logaddexp of large numbers", "LogAddExp", *both("logaddexp"), [300 * _A, 300 * _B])
+for _weight in (0.25, 0.75, 1.0):
+    add(
+        f"lerp by {_weight}",
+        "Sub Scalar Add",
+        *both("lerp", weight=_weight),
+        [_A, _B],
+        one_step=False,
+    )
+add("lerp", "Where", *both("lerp"), [_A, _B, apart(3, 4, 5, seed=9) / 16], one_step=False)
+for _equal_nan in (False, True):
+    add(
+        f"isclose, equal_nan {_equal_nan}",
+        "LessEqual Or",
+        *both("isclose", rtol=0.01, atol=0.1, equal_nan=_equal_nan),
+        [
+            np.array([1.0, 1.0, 100.0, np.nan, np.inf, np.inf, 5.0]),
+            np.array([1.1, 1.2, 101.0, np.nan, np.inf, -np.inf, np.inf]),
+        ],
+        differentiable=False,
+        one_step=False,
+    )
 binary("prelu", "PRelu", lambda a, b: torch.where(a > 0, a, b * a), inputs=[X, uniform(4, 1)])
 binary(
     "ranking_loss",

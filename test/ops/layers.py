@@ -153,7 +153,7 @@ same("AdaptiveMaxPool3d", VOLUME, (2, 3, None))
 # Padding.
 
 for _axes, _shape in ((1, SIGNAL), (2, IMAGE), (3, VOLUME)):
-    for _kind in ("ZeroPad", "ReflectionPad", "ReplicationPad", "ConstantPad"):
+    for _kind in ("ZeroPad", "ReflectionPad", "ReplicationPad", "ConstantPad", "CircularPad"):
         for _sides in (2, (2, 1, 0, 3, 1, 2)[: 2 * _axes]):
             same(f"{_kind}{_axes}d", _shape, _sides, *([1.5] if _kind == "ConstantPad" else []))
 

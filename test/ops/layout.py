@@ -150,7 +150,9 @@ add(
     [X],
 )
 add("roll flattened", "Roll", lambda x: autograd.roll(x, 7), lambda x: x.roll(7), [X])
-for _mode, _torch in [("constant", "constant"), ("reflect", "reflect"), ("edge", "replicate")]:
+for _mode, _torch in [
+    ("constant", "constant"), ("reflect", "reflect"), ("edge", "replicate"), ("wrap", "circular")
+]:  # fmt: skip
     add(
         f"pad, {_mode}",
         "Pad",

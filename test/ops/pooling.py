@@ -35,6 +35,18 @@ add(
     lambda x: functional.max_pool2d(functional.pad(x, (1, 0, 0, 1), value=-1e30), 2),
     [apart(2, 3, 5, 5)],
 )
+for _what, _i in (("maxima", 0), ("indices", 1)):
+    add(
+        f"max_pool_with_indices, {_what}",
+        "MaxPoolWithIndices",
+        lambda x, i=_i: autograd.max_pool_with_indices(
+            handle(wrap.PoolingHandle, x, [3, 2], [2, 2], [1, 1], True), x
+        )[i],
+        lambda x, i=_i: functional.max_pool2d(x, (3, 2), 2, 1, return_indices=True)[i],
+        [apart(2, 3, 7, 6)],
+        differentiable=_i == 0,
+        one_step=False,
+    )
 add(
     "pooling_1d",
     "_Pooling",

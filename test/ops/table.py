@@ -12,14 +12,17 @@ from ops import (
     layout,
     linalg,
     loss,
+    matrices,
     norm,
     pooling,
     reduce,
+    running,
 )
 from ops.case import Case
 
 FAMILIES = (
-    *(elementwise, reduce, linalg, attention, layout, interpolate, indexing, loss),
+    *(elementwise, reduce, running, linalg, matrices, attention, layout, interpolate),
+    *(indexing, loss),
     *(conv, pooling, norm),
 )
 _ALL = [case for family in FAMILIES for case in family.CASES]

@@ -211,3 +211,46 @@ class ReplicationPad3d(_Pad):
 
     axes = 3
     mode = "edge"
+
+
+class CircularPad1d(_Pad):
+    """Pads the last axis of x with the elements at its other end. `padding` is one number, or
+    (left, right).
+
+    Raises ValueError for another number of sides.
+
+    >>> layer.CircularPad1d(1)(tensor.Tensor(data=[[[1.0, 2.0, 3.0]]]))
+    Tensor([[[3., 1., 2., 3., 1.]]], dtype=float32)
+    """
+
+    axes = 1
+    mode = "wrap"
+
+
+class CircularPad2d(_Pad):
+    """Pads the last two axes of x with the elements at the other ends. `padding` is one number, or
+    (left, right, top, bottom).
+
+    Raises ValueError for another number of sides.
+
+    >>> layer.CircularPad2d((1, 0, 0, 1))(tensor.Tensor(data=[[[[1.0, 2.0], [3.0, 4.0]]]]))
+    Tensor([[[[2., 1., 2.],
+              [4., 3., 4.],
+              [2., 1., 2.]]]], dtype=float32)
+    """
+
+    axes = 2
+    mode = "wrap"
+
+
+class CircularPad3d(_Pad):
+    """Pads the last three axes of x with the elements at the other ends; see CircularPad2d.
+
+    Raises ValueError for another number of sides.
+
+    >>> layer.CircularPad3d(1)(tensor.ones((1, 1, 2, 2, 2))).shape
+    (1, 1, 4, 4, 4)
+    """
+
+    axes = 3
+    mode = "wrap"

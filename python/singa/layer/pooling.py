@@ -21,6 +21,7 @@ class _Pooling(Window):
     is_max: bool
     ceil_mode = False
     count_include_pad = False
+    return_indices = False
     handle_settings = ("is_max", "ceil_mode", "count_include_pad")
 
     def _make_handle(self, x: Tensor, padding: tuple[int, ...]) -> Any:
@@ -38,7 +39,9 @@ class _Pooling(Window):
     def _handle_key(self, x: Tensor, padding: tuple[int, ...]) -> tuple[int, ...]:
         return (*padding, *x.shape[1:2])  # inputs may have different numbers of channels
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
+        if self.return_indices:
+            return autograd.max_pool_with_indices(self._handle_for(x), x)
         return self._apply(self._handle_for(x), x)
 
 
@@ -87,6 +90,8 @@ class Pooling2d(_Pooling):
 class MaxPool2d(Pooling2d):
     """Maximum of each window. See `Pooling2d` for the arguments.
 
+    return_indices  return (maxima, indices), as `autograd.max_pool_with_indices` (default False)
+
     >>> x = tensor.Tensor(data=np.arange(16).reshape(1, 1, 4, 4))
     >>> layer.MaxPool2d(2)(x)
     Tensor([[[[ 5.,  7.],
@@ -102,10 +107,12 @@ class MaxPool2d(Pooling2d):
         *,
         ceil_mode: bool = False,
         dilation: Pair = 1,
+        return_indices: bool = False,
     ) -> None:
         super().__init__(
             kernel_size, stride, padding, True, pad_mode, ceil_mode=ceil_mode, dilation=dilation
         )
+        self.return_indices = return_indices
 
 
 class AvgPool2d(Pooling2d):
@@ -210,14 +217,14 @@ class _Pool1d(Pooling2d):
             self.dilation[1:],
         )
 
-    def forward(self, x: Tensor) -> Tensor:
-        if len(x.shape) != 3:
+    def forward(self, x: Tensor) -> Any:
+        if len(x.shape) != 3 or self.return_indices:
             return super().forward(x)
         return autograd.pooling_1d(self._handle_for(x), x)
 
 
 class MaxPool1d(_Pool1d):
-    """Maximum of each window along the width of x (N, C, h, w), or of x (N, C, l). See `Pooling2d`
+    """Maximum of each window along the width of x (N, C, h, w), or of x (N, C, l). See `MaxPool2d`
     for the arguments, which are numbers here.
 
     >>> layer.MaxPool1d(2)(tensor.Tensor(data=[[[1.0, 5.0, 2.0, 3.0]]]))
@@ -233,10 +240,12 @@ class MaxPool1d(_Pool1d):
         *,
         ceil_mode: bool = False,
         dilation: int = 1,
+        return_indices: bool = False,
     ) -> None:
         super().__init__(
             kernel_size, stride, padding, True, pad_mode, dilation, ceil_mode=ceil_mode
         )
+        self.return_indices = return_indices
 
 
 class AvgPool1d(_Pool1d):
@@ -289,7 +298,7 @@ class _Pool3d(_Pooling):
 
 class MaxPool3d(_Pool3d):
     """Maximum of each window of x (N, C, d, h, w). Arguments and defaults are those of
-    torch.nn.MaxPool3d; see `Pooling2d`.
+    torch.nn.MaxPool3d; see `MaxPool2d`.
 
     >>> layer.MaxPool3d(2)(tensor.ones((1, 1, 4, 4, 4))).shape
     (1, 1, 2, 2, 2)
@@ -305,8 +314,10 @@ class MaxPool3d(_Pool3d):
         dilation: Sizes = 1,
         *,
         ceil_mode: bool = False,
+        return_indices: bool = False,
     ) -> None:
         super().__init__(kernel_size, stride, padding, dilation, ceil_mode)
+        self.return_indices = return_indices
 
 
 class AvgPool3d(_Pool3d):

@@ -39,7 +39,7 @@ _INTERNAL = frozenset(
     [
         *("Binary", "BinaryOperator", "Elementwise", "Promoting", "Reduction", "Scalar"),
         *("Clone", "Contiguous", "Index", "autocast_operands", "converted", "promoted"),
-        *("beside_number", "constant_beside", "with_operands"),
+        *("beside_number", "constant_beside", "inverse", "with_operands"),
         *("cubic_far", "cubic_near", "folded", "odd_padding_of", "odd_pads", "reflected"),
         *("TargetLoss", "as_float", "function_of", "in_type", "is_one", "sampled"),
         *("softmax_along", "tap"),
@@ -50,6 +50,7 @@ if TYPE_CHECKING:  # type checkers follow the imports
     from .activation import *
     from .arithmetic import *
     from .attention import *
+    from .bits import *
     from .conv import *
     from .conversion import *
     from .dropout import *
@@ -61,12 +62,15 @@ if TYPE_CHECKING:  # type checkers follow the imports
     from .lists import *
     from .loss import *
     from .loss_functions import *
+    from .matrices import *
     from .movement import *
     from .normalization import *
+    from .pairs import *
     from .pooling import *
     from .reduction import *
     from .resampling import *
     from .rnn import *
+    from .running import *
     from .sampling import *
     from .searching import *
     from .sorting import *

@@ -74,6 +74,28 @@ class Elu(Elementwise):
         self.a: float = number(type(self).__name__, "alpha", alpha)
 
 
+class Celu(Elementwise):
+    """CELU: x where x >= 0, else alpha·(e^(x / alpha) - 1). Barron 2017."""
+
+    code: int = _c.UnaryOp_kCelu
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        super().__init__()
+        self.a: float = number("Celu", "alpha", alpha)
+        if not self.a:
+            raise ValueError("[Celu] alpha must not be 0")
+
+
+class LogSigmoid(Elementwise):
+    """log(1 / (1 + e^-x)), which is finite for numbers of any size.
+
+    >>> autograd.logsigmoid(tensor.Tensor(data=[-100.0, 0.0, 2.0]))
+    Tensor([-100.    ,   -0.6931,   -0.1269], dtype=float32)
+    """
+
+    code: int = _c.UnaryOp_kLogSigmoid
+
+
 class SeLU(Elementwise):
     """SELU: gamma·x where x >= 0, else gamma·alpha·(e^x - 1). Klambauer et al. 2017."""
 
@@ -171,6 +193,7 @@ class Glu(BuiltinOperator):
 
 
 relu6: OfTensor = function_of(ReLU6, any_type=True)
+logsigmoid: OfTensor = function_of(LogSigmoid)
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
@@ -219,6 +242,17 @@ def elu(x: Tensor, alpha: float = 1) -> Tensor:
     Tensor([-0.6321,  0.    ,  2.    ], dtype=float32)
     """
     return Elu(alpha)(x)[0]
+
+
+def celu(x: Tensor, alpha: float = 1) -> Tensor:
+    """CELU: x where x >= 0, else alpha·(e^(x / alpha) - 1). Barron 2017.
+
+    Raises TypeError unless x has a float type, ValueError for an alpha of 0.
+
+    >>> autograd.celu(tensor.Tensor(data=[-1.0, 0.0, 2.0]), 0.5)
+    Tensor([-0.4323,  0.    ,  2.    ], dtype=float32)
+    """
+    return Celu(alpha)(x)[0]
 
 
 def selu(x: Tensor, alpha: float = 1.67326, gamma: float = 1.0507) -> Tensor:

@@ -360,6 +360,16 @@ class Floor(Elementwise):
     code: int = _c.UnaryOp_kFloor
 
 
+class Trunc(Elementwise):
+    """The whole number next to x towards zero. The gradient is 0.
+
+    >>> autograd.trunc(tensor.Tensor(data=[-1.5, 0.2, 2.0]))
+    Tensor([-1.,  0.,  2.], dtype=float32)
+    """
+
+    code: int = _c.UnaryOp_kTrunc
+
+
 class Round(Elementwise):
     """Rounds to the nearest integer, halves away from zero. The gradient is 0.
 
@@ -471,6 +481,7 @@ sqrt: OfTensor = function_of(Sqrt, of_tensors=True)
 square: OfTensor = function_of(Square, any_type=True, of_tensors=True)
 tan: OfTensor = function_of(Tan)
 tanh: OfTensor = function_of(Tanh, of_tensors=True)
+trunc: OfTensor = function_of(Trunc, any_type=True)
 
 
 def _not(x: Tensor) -> Tensor:

@@ -30,19 +30,23 @@ keeps_axes: bool = False
 def getitem(self: Tensor, key: Any) -> Tensor:
     """Indexes as NumPy does. Integers, slices, None and ... give a view.
 
-    One array of integers, or one boolean mask, gives a copy. A mask covers as many axes as it has;
-    a bool, a mask without axes, adds an axis of length 1 (True) or 0 (False). Where an integer and
-    an array have a slice or None between them, the array's axes stay in their place, as in PyTorch.
+    Arrays of integers and boolean masks give a copy. A mask covers as many axes as it has; a bool,
+    a mask without axes, adds an axis of length 1 (True) or 0 (False). Several arrays broadcast to
+    each other, a mask as the indices of its true elements; their axes come where the arrays are, or
+    to the front where a slice or None lies between two of them. An integer does not count for that,
+    as in PyTorch: where it and an array have a slice between them, the array's axes stay in place.
     Slices of a tensor that was computed on the tape may give a copy, too, so that images keep the
     layout of their kernels. With SINGA's behaviour (`singa.compat`), the result is always a copy,
     integers leave an axis of length 1, and float tensors are masks, as comparisons give them.
 
-    Raises IndexError for indices outside the tensor and masks of another shape, TypeError for other
-    keys, such as float tensors, NotImplementedError for several arrays.
+    Raises IndexError for indices outside the tensor, masks of another shape and arrays that do not
+    broadcast, TypeError for other keys, such as float tensors.
 
     >>> x = tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
     >>> x[[2, 0], 1]
     Tensor([6., 2.], dtype=float32)
+    >>> x[[0, 2], [1, 0]]
+    Tensor([2., 5.], dtype=float32)
     >>> x[x[:, 0] > 2]
     Tensor([[3., 4.],
             [5., 6.]], dtype=float32)
@@ -74,7 +78,7 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
             "or autograd.scatter_elements, or write to t.detach()"
         )
     entries = _entries(self, key)
-    if _array_in(entries) is None:
+    if not _has_array(entries):
         target = view(self.data, entries)
         if isinstance(value, (int, float)):
             fill(target, value)
@@ -106,10 +110,11 @@ def _without_tensors(key: Any) -> Any:
 
 
 def _item(x: Tensor, entries: list[Any]) -> Tensor:
-    place = _array_in(entries)
-    if place is not None:
-        chosen = _Selection.of(x.shape, entries, place)
+    if _has_array(entries):
+        chosen = _Selection.of(x.shape, entries)
         x = apply(Index(chosen.rest), x)
+        if chosen.order is not None:
+            x = x.transpose(chosen.order)
         if chosen.joins > 1:
             x = x.reshape(chosen.joined(x.shape))
         return apply(Gather(chosen.axis, chosen.indices), x)
@@ -121,38 +126,73 @@ def _item(x: Tensor, entries: list[Any]) -> Tensor:
     return apply(Index(entries), x)
 
 
-def _array_in(entries: Sequence[Any]) -> int | None:
-    """The place of the array among the entries; None without one."""
-    arrays = [i for i, entry in enumerate(entries) if isinstance(entry, np.ndarray)]
-    if len(arrays) > 1:
-        raise NotImplementedError("[getitem] an index can have only one array of indices")
-    return arrays[0] if arrays else None
+def _has_array(entries: Sequence[Any]) -> bool:
+    return any([isinstance(entry, np.ndarray) for entry in entries])
 
 
 class _Selection(NamedTuple):
-    """What a key with an array selects from x: `indices` along `axis` of x[rest], after `joins`
-    axes from there on were joined to one."""
+    """What a key with arrays selects from x: `indices` along `axis` of x[rest], after its axes were
+    put in `order` (None: as they are), and `joins` axes from `axis` on were joined to one."""
 
     rest: list[Any]
     axis: int
     joins: int
     indices: NDArray[np.int64]
     mask: NDArray[np.bool_] | None
+    order: list[int] | None = None
 
     @classmethod
-    def of(cls, shape: Sequence[int], entries: list[Any], place: int) -> _Selection:
-        """`place` is that of the array among the entries.
+    def of(cls, shape: Sequence[int], entries: list[Any]) -> _Selection:
+        """Raises IndexError for masks of another shape, indices outside their axes, and arrays that
+        do not broadcast to each other."""
+        places = [i for i, entry in enumerate(entries) if isinstance(entry, np.ndarray)]
+        if len(places) == 1:
+            return cls._of_one(shape, entries, places[0])
+        return cls._of_several(shape, entries)
 
-        Raises IndexError for a mask of another shape.
-        """
+    @classmethod
+    def _of_several(cls, shape: Sequence[int], entries: list[Any]) -> _Selection:
+        rest: list[Any] = []
+        arrays: list[NDArray[np.int64]] = []
+        axes: list[int] = []  # of the arrays, in x[rest]
+        lengths: list[int] = []
+        source = axis = 0
+        for entry in entries:
+            if not isinstance(entry, np.ndarray):
+                rest.append(entry)
+                axis += entry is None or isinstance(entry, slice)
+                source += entry is not None
+                continue
+            for picks in _picks(entry, shape, source):
+                rest.append(slice(None))
+                arrays.append(picks)
+                axes.append(axis)
+                lengths.append(shape[source])
+                axis, source = axis + 1, source + 1
+        try:
+            arrays = np.broadcast_arrays(*arrays)
+        except ValueError:
+            shapes = ", ".join(str(array.shape) for array in arrays)
+            raise IndexError(
+                f"[getitem] arrays of indices of shapes {shapes} do not broadcast to each other"
+            ) from None
+        flat = np.zeros(arrays[0].shape, np.int64)
+        for array, length in zip(arrays, lengths, strict=True):
+            flat = flat * length + array
+        at = axes[0] if axes[-1] - axes[0] == len(axes) - 1 else 0
+        rank = axis + len(shape) - source
+        others = [i for i in range(rank) if i not in axes]
+        return cls(rest, at, len(axes), flat, None, [*others[:at], *axes, *others[at:]])
+
+    @classmethod
+    def _of_one(cls, shape: Sequence[int], entries: list[Any], place: int) -> _Selection:
+        """`place` is that of the array among the entries."""
         key, before = entries[place], entries[:place]
         axis = sum(1 for entry in before if entry is None or isinstance(entry, slice))
         kept: list[Any] = [slice(None)]
         if not is_mask(key):
             return cls([*before, *kept, *entries[place + 1 :]], axis, 1, key.astype(np.int64), None)
-        source = sum(1 for entry in before if entry is not None)
-        if key.shape != tuple(shape[source : source + key.ndim]):
-            raise IndexError(f"[getitem] a mask of shape {key.shape} for a tensor of {shape}")
+        _check_mask(key, shape, sum(1 for entry in before if entry is not None))
         kept = kept * key.ndim or [None]
         mask = key.reshape(key.shape or (1,))
         rest = [*before, *kept, *entries[place + 1 :]]
@@ -164,12 +204,31 @@ class _Selection(NamedTuple):
         return (*shape[: self.axis], math.prod(shape[self.axis : end]), *shape[end:])
 
 
+def _check_mask(key: NDArray[Any], shape: Sequence[int], source: int) -> None:
+    if key.shape != tuple(shape[source : source + key.ndim]):
+        raise IndexError(f"[getitem] a mask of shape {key.shape} for a tensor of {shape}")
+
+
+def _picks(key: NDArray[Any], shape: Sequence[int], source: int) -> list[NDArray[np.int64]]:
+    """An array beside others as indices, none negative, for each of its axes from `source` on."""
+    if is_mask(key):
+        if not key.ndim:
+            raise IndexError("[getitem] a bool cannot be an index beside arrays")
+        _check_mask(key, shape, source)
+        return list(np.nonzero(key))
+    length = shape[source]
+    picks = key.astype(np.int64)
+    if wrong := picks[(picks < -length) | (picks >= length)].tolist():
+        raise IndexError(f"[getitem] index {wrong[0]} is outside axis {source} of length {length}")
+    return [np.where(picks < 0, picks + length, picks)]
+
+
 def _write(x: Raw, entries: list[Any], value: Raw) -> None:
-    """Writes `value` to what entries with an array select."""
-    place = _array_in(entries)
-    assert place is not None
-    chosen = _Selection.of(x.shape(), entries, place)
+    """Writes `value` to what entries with arrays select."""
+    chosen = _Selection.of(x.shape(), entries)
     target = view(x, chosen.rest)
+    if chosen.order is not None:
+        target = target.Transpose(chosen.order)
     shape, axis = target.shape(), chosen.axis
     behind = len(shape) - axis - chosen.joins
     if chosen.mask is not None and value.rank() <= behind:  # the same for all that are selected

@@ -22,11 +22,55 @@ class Matmul(BuiltinOperator):
 
     def forward(self, x: Raw, w: Raw) -> Raw:
         self.save(x, w)
-        return _c.MatMul(x, w)
+        try:
+            return _c.MatMul(x, w)
+        except TypeError:  # looking at the types before would cost every product of floats
+            if _are_integers(x, w):
+                return _integer_product(x, w)
+            raise
 
     def backward(self, dy: Raw) -> tuple[Raw | None, ...]:
         x, w = self.load()
         return _c.MatMulBackward(dy, x, w, False, False, self._need(0), self._need(1))
+
+
+#: Bytes of the integer types.
+_INTEGERS = {_c.kInt8: 1, _c.kUInt8: 1, _c.kInt32: 4, _c.kInt64: 8}
+
+
+def _are_integers(*xs: Raw) -> bool:
+    return all([x.data_type() in _INTEGERS for x in xs])
+
+
+def _integer_product(x: Raw, w: Raw) -> Raw:
+    """The product of integers, which wraps around, by products of parts of 16 or 8 bits whose sums
+    float64 holds exactly."""
+    dtype = _c.Promote(x.data_type(), w.data_type())
+    bits = 16 if x.shape()[-1:] < (1 << 20,) else 8
+    count = max(8 * _INTEGERS[dtype] // bits, 1)
+
+    def number(value: int) -> Raw:
+        return _c.Full((), value, x.device(), _c.kInt64)
+
+    def parts(t: Raw) -> list[Raw]:
+        t = t.AsType(_c.kInt64)
+        if count > 1:
+            shifted = [
+                _c.Binary(_c.BinaryOp_kShiftRight, t, number(bits * i)) for i in range(count)
+            ]
+            mask = number((1 << bits) - 1)
+            return [_c.Binary(_c.BinaryOp_kBitAnd, s, mask).AsType(_c.kFloat64) for s in shifted]
+        return [t.AsType(_c.kFloat64)]
+
+    left, right = parts(x), parts(w)
+    total = None
+    for i in range(count):
+        for j in range(count - i):
+            part = _c.MatMul(left[i], right[j]).AsType(_c.kInt64)
+            part = _c.Binary(_c.BinaryOp_kShiftLeft, part, number(bits * (i + j)))
+            total = part if total is None else _c.Binary(_c.BinaryOp_kAdd, total, part)
+    assert total is not None
+    return total.AsType(dtype)
 
 
 class Gemm(BuiltinOperator):
@@ -119,7 +163,7 @@ def _factors(*xs: Any) -> tuple[Any, ...]:
 def matmul(x: Tensor, w: Tensor) -> Tensor:
     """Matrix product x @ w, with NumPy's rules for vectors and batches.
 
-    Under `autocast` it computes in 16 bits.
+    Under `autocast` it computes in 16 bits. Products of integers wrap around.
 
     Raises ValueError for shapes that do not fit.
 

@@ -62,6 +62,20 @@ class _Pooling2d(_Pooling):
         return dx
 
 
+class MaxPoolWithIndices(_Pooling):
+    """Maximum of each window of x (N, C, ...), and its position in the image."""
+
+    def forward(self, x: Raw) -> tuple[Raw, Raw]:
+        if self.handle.mode != _c.PoolMode_kMax:
+            raise ValueError("[MaxPoolWithIndices] handle must be that of a maximum")
+        y, places = _c.PoolingForward(self.handle, x, True)
+        self.save(x, y, places)
+        return y, places.AsType(_c.kInt64)
+
+    def backward(self, dy: Raw, *_: Raw) -> Raw:
+        return super().backward(dy)
+
+
 class LpPool(BuiltinOperator):
     """The p-norm of each window of x (N, C, ...); see `lp_pool`."""
 
@@ -245,6 +259,24 @@ def pooling_3d(handle: _c.PoolingHandle, x: Tensor) -> Tensor:
     (1, 1, 2, 2, 2)
     """
     return _Pooling(handle)(x)[0]
+
+
+def max_pool_with_indices(handle: _c.PoolingHandle, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The maximum of each window of x (N, C, ...), and where it is, as PyTorch's max pooling with
+    `return_indices`: int64, (d · height + h) · width + w within the image, of equal values the
+    first. A window without an element of x has index -1.
+
+    `handle` is a singa_wrap.PoolingHandle of a maximum. Raises ValueError for that of a mean, and
+    if x has another number of axes.
+
+    >>> from singa import singa_wrap
+    >>> x = tensor.Tensor(data=[[[1.0, 5.0, 2.0, 3.0]]])
+    >>> handle = singa_wrap.PoolingHandle(x.data, [2], [2], [0], True)
+    >>> autograd.max_pool_with_indices(handle, x)
+    (Tensor([[[5., 3.]]], dtype=float32), Tensor([[[1, 3]]], dtype=int64))
+    """
+    y, places = MaxPoolWithIndices(handle)(x)
+    return y, places.detach()
 
 
 def lp_pool(handle: _c.PoolingHandle, x: Tensor, p: float) -> Tensor:

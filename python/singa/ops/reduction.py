@@ -73,14 +73,15 @@ class ReduceSum(Reduction):
         return _c.Reduce(self.code, x, self.axes, self.keepdims)
 
     def _count(self) -> int:
+        shape = self._shape or (1,)
         count = 1
-        for axis in self.axes or range(len(self._shape)):
-            count *= self._shape[axis]
+        for axis in self.axes or range(len(shape)):
+            count *= shape[axis]
         return count
 
     def backward(self, dy: Raw) -> Raw:
         rank = len(self._shape)
-        reduced = {axis % rank for axis in self.axes} if self.axes else set(range(rank))
+        reduced = {axis % (rank or 1) for axis in self.axes} if self.axes else set(range(rank))
         kept = [1 if axis in reduced else size for axis, size in enumerate(self._shape)]
         return dy.Reshape(kept).Broadcast(self._shape)
 

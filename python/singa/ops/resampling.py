@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Pad(BuiltinOperator):
-    """Pads x, as ONNX's Pad. `mode` is "constant", "reflect" or "edge".
+    """Pads x, as ONNX's Pad. `mode` is "constant", "reflect", "edge" or "wrap".
 
     `pads` are the numbers of elements to add at the beginning of each axis, then at the end of each
     axis. Negative numbers crop.
@@ -190,7 +190,8 @@ class SpaceToDepth(_BlockShuffle):
 def pad(x: Tensor, mode: str, pads: Any, constant: float = 0.0) -> Tensor:
     """Pads x, as ONNX's Pad.
 
-    mode      "constant", "reflect" or "edge"
+    mode      "constant"; "reflect" and "edge", by what lies next to the edge; or "wrap", by what
+              lies at the other end, which PyTorch calls circular
     pads      numbers of elements to add at the beginning of each axis, then at the end of each
               axis; negative numbers crop
     constant  value of mode "constant" (default 0)

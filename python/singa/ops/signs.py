@@ -40,7 +40,8 @@ from .arithmetic import (
     constant_beside,
     with_operands,
 )
-from .elementwise import Abs, Negative, Not
+from .bits import BitAnd, BitOr, BitXor, ShiftLeft, ShiftRight, inverse
+from .elementwise import Abs, Negative
 from .linalg import Matmul
 
 if TYPE_CHECKING:
@@ -63,12 +64,13 @@ _COMPARISONS: dict[str, type[Binary]] = {
     "gt": Greater,
     "ge": GreaterEqual,
 }
-#: Signs between bools, which are symmetric.
-_LOGIC: dict[str, tuple[type[Binary], str]] = {
-    "and": (And, "&"),
-    "or": (Or, "|"),
-    "xor": (Xor, "^"),
+#: Signs between bools, and between integers, which are symmetric.
+_LOGIC: dict[str, tuple[type[Binary], type[Binary], str]] = {
+    "and": (And, BitAnd, "&"),
+    "or": (Or, BitOr, "|"),
+    "xor": (Xor, BitXor, "^"),
 }
+_SHIFTS: dict[str, type[Binary]] = {"lshift": ShiftLeft, "rshift": ShiftRight}
 _UNARY: dict[str, type[Operator]] = {"neg": Negative, "abs": Abs}
 
 _Sign = Callable[..., Any]
@@ -108,15 +110,24 @@ def _equality(kind: type[Binary]) -> _Sign:
     return sign
 
 
-def _logical(kind: type[Binary], text: str) -> _Sign:
+def _logical(of_bools: type[Binary], of_integers: type[Binary], text: str) -> _Sign:
     def sign(self: Tensor, other: Any) -> Tensor:
         given = other.dtype if isinstance(other, Tensor) else np.asarray(other).dtype
-        if self.dtype != bool_ or given not in (bool_, np.dtype(bool)):
-            name = kind.__name__
-            raise TypeError(f"[{name}] {text} joins bool tensors, got {self.dtype} and {given}")
-        return _operate(kind, self, other)
+        if self.dtype == bool_ and given in (bool_, np.dtype(bool)):
+            return _operate(of_bools, self, other)
+        if is_float(self.dtype) or not _is_whole(given):
+            name = of_bools.__name__
+            raise TypeError(
+                f"[{name}] {text} joins integers and bools, got {self.dtype} and {given}"
+            )
+        return _operate(of_integers, self, other)
 
     return sign
+
+
+def _is_whole(dtype: Any) -> bool:
+    """Whether a type, singa's or NumPy's, has integers or bools."""
+    return dtype.kind in "iub" if isinstance(dtype, np.dtype) else not is_float(dtype)
 
 
 def _unary(kind: type[Operator]) -> _Sign:
@@ -182,9 +193,7 @@ def _reflected_product(self: Tensor, other: Any) -> Tensor:
 
 
 def _inverse(self: Tensor) -> Tensor:
-    if self.dtype != bool_:
-        raise TypeError(f"[Not] ~ takes a bool tensor, got {self.dtype}")
-    return apply(Not(), self)
+    return apply(*inverse(self))
 
 
 #: Tensor's signs, by name.
@@ -195,6 +204,8 @@ SIGNS: dict[str, _Sign] = {
     **{f"__{name}__": _equality(kind) for name, kind in (("eq", Equal), ("ne", NotEqual))},
     **{f"__{name}__": _logical(*kind) for name, kind in _LOGIC.items()},
     **{f"__r{name}__": _logical(*kind) for name, kind in _LOGIC.items()},
+    **{f"__{name}__": _sign(kind) for name, kind in _SHIFTS.items()},
+    **{f"__r{name}__": _reflected(kind) for name, kind in _SHIFTS.items()},
     **{f"__{name}__": _unary(kind) for name, kind in _UNARY.items()},
     "__div__": _sign(Div),  # SINGA's scripts call it by name
     "__rdiv__": _reflected(Div),

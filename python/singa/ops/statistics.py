@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 
-from ..dtypes import float16, float32, is_float, wide_type
+from ..dtypes import bool_, float16, float32, is_float, wide_type
 from ..raw.check import number
 from ..tape.tensor import Tensor
 from .arithmetic import clip, equal, greater, not_equal
@@ -25,7 +25,7 @@ from .reduction import (
 
 def _length(op: str, x: Tensor, axis: Axes) -> int:
     """The number of elements that are reduced to one."""
-    shape = x.shape
+    shape = x.shape or (1,)
     axes = axes_of(op, axis)
     if wrong := [i for i in axes if not -len(shape) <= i < len(shape)]:
         raise ValueError(f"[{op}] axis {wrong[0]} is outside a tensor of shape {shape}")
@@ -98,6 +98,17 @@ def all(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     Tensor([False,  True], dtype=bool)
     """
     return equal(reduce_sum(equal(x, 0), axis, keepdims), 0)
+
+
+def count_nonzero(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """How many elements along an axis or axes (default: all) are not 0, as int64. NaN is not 0.
+
+    Raises ValueError for an axis outside x.
+
+    >>> autograd.count_nonzero(tensor.Tensor(data=[[0.0, 1.0], [2.0, 3.0]]), 1)
+    Tensor([1, 2], dtype=int64)
+    """
+    return reduce_sum(cast(not_equal(x, 0), bool_), axis, keepdims)
 
 
 def normalize(x: Tensor, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor:

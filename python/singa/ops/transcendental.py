@@ -1,4 +1,5 @@
-"""Functions that C++ has no kernel for: of one element, or of two."""
+"""Logarithms and powers of other bases, functions without a kernel of their own, and whether
+numbers are finite or close to each other."""
 
 from __future__ import annotations
 
@@ -8,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import singa_wrap as _c
-from ..dtypes import BY_VALUE, bfloat16, float32, is_float, wide_type
+from ..dtypes import BY_VALUE, bfloat16, bool_, float32, float64, is_float, wide_type
+from ..tape.grad_mode import no_grad
 from ..tape.tensor import Tensor
-from .arithmetic import equal, not_equal
+from .arithmetic import _and, _or, equal, less, less_equal, not_equal
 from .base import BuiltinOperator, tensor_of
 from .conversion import Promoting, converted
-from .elementwise import log, reciprocal, sqrt
+from .elementwise import Elementwise, abs, reciprocal, sqrt
 from .indexing import where
 
 if TYPE_CHECKING:
@@ -134,6 +136,24 @@ class Atan2(Promoting):
         return gradient(0, x), gradient(1, _c.Unary(_c.UnaryOp_kNegative, y))
 
 
+class Log2(Elementwise):
+    """Logarithm to base 2; NaN below 0."""
+
+    code: int = _c.UnaryOp_kLog2
+
+
+class Log10(Elementwise):
+    """Logarithm to base 10; NaN below 0."""
+
+    code: int = _c.UnaryOp_kLog10
+
+
+class Exp2(Elementwise):
+    """2^x."""
+
+    code: int = _c.UnaryOp_kExp2
+
+
 def _floating(x: Any) -> Any:
     """Integers as float32."""
     return converted(x, float32) if isinstance(x, Tensor) and not is_float(x.dtype) else x
@@ -177,7 +197,25 @@ def log2(x: Tensor) -> Tensor:
     >>> autograd.log2(tensor.Tensor(data=[1.0, 8.0]))
     Tensor([0., 3.], dtype=float32)
     """
-    return log(_floating(x)) * (1.0 / math.log(2.0))
+    return Log2()(_floating(x))[0]
+
+
+def log10(x: Tensor) -> Tensor:
+    """Logarithm to base 10; NaN below 0. Integers count as float32.
+
+    >>> autograd.log10(tensor.Tensor(data=[1.0, 1000.0]))
+    Tensor([0., 3.], dtype=float32)
+    """
+    return Log10()(_floating(x))[0]
+
+
+def exp2(x: Tensor) -> Tensor:
+    """2^x. Integers count as float32.
+
+    >>> autograd.exp2(tensor.Tensor(data=[-1.0, 3.0]))
+    Tensor([0.5, 8. ], dtype=float32)
+    """
+    return Exp2()(_floating(x))[0]
 
 
 def rsqrt(x: Tensor) -> Tensor:
@@ -206,3 +244,62 @@ def nan_to_num(
     x = where(nan, x, not_equal(x, x))
     x = where(largest if posinf is None else posinf, x, equal(x, math.inf))
     return where(-largest if neginf is None else neginf, x, equal(x, -math.inf))
+
+
+def isnan(x: Tensor) -> Tensor:
+    """Whether elements are NaN, as bool. No integer is.
+
+    >>> autograd.isnan(tensor.Tensor(data=[1.0, np.nan, np.inf]))
+    Tensor([False,  True, False], dtype=bool)
+    """
+    return _truth(not_equal(x, x))
+
+
+def isinf(x: Tensor) -> Tensor:
+    """Whether elements are infinite, as bool. No integer is.
+
+    >>> autograd.isinf(tensor.Tensor(data=[1.0, np.nan, -np.inf]))
+    Tensor([False, False,  True], dtype=bool)
+    """
+    return _truth(equal(abs(x), math.inf) if is_float(x.dtype) else not_equal(x, x))
+
+
+def isfinite(x: Tensor) -> Tensor:
+    """Whether elements are neither infinite nor NaN, as bool. All integers are finite.
+
+    >>> autograd.isfinite(tensor.Tensor(data=[1.0, np.nan, -np.inf]))
+    Tensor([ True, False, False], dtype=bool)
+    """
+    return _truth(less(abs(x), math.inf) if is_float(x.dtype) else equal(x, x))
+
+
+def isclose(
+    a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
+    """Whether |a - b| <= atol + rtol·|b|, as bool, with broadcasting, as numpy.isclose. Infinities
+    are close to themselves alone; NaN is close to NaN with `equal_nan`. Integers are compared as
+    float64.
+
+    Raises ValueError for shapes that do not broadcast to each other.
+
+    >>> autograd.isclose(tensor.Tensor(data=[1.0, 1.0]), tensor.Tensor(data=[1.0000001, 1.1]))
+    Tensor([ True, False], dtype=bool)
+    """
+    like = a if isinstance(a, Tensor) else b if isinstance(b, Tensor) else None
+    with no_grad():
+        a, b = (_of_float(tensor_of(x, like)) for x in (a, b))
+        same = equal(a, b)
+        if equal_nan:
+            same = _or(same, _and(not_equal(a, a), not_equal(b, b)))
+        difference = abs(a - b)
+        near = _and(less(difference, math.inf), less_equal(difference, abs(b) * rtol + atol))
+        return _truth(_or(same, near))
+
+
+def _of_float(x: Tensor) -> Tensor:
+    return x if is_float(x.dtype) else converted(x, float64)
+
+
+def _truth(x: Tensor) -> Tensor:
+    """A comparison as bool, also with SINGA's behaviour."""
+    return x if x.dtype == bool_ else converted(x, bool_)

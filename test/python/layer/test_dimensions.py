@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -181,3 +182,26 @@ def test_volumes_keep_their_layout() -> None:
 def test_errors(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+def test_max_pooling_returns_indices(torch: ModuleType) -> None:
+    random = np.random.default_rng(0)
+    for kind, shape, arguments in (
+        ("MaxPool1d", (2, 3, 11), (3, 2, 1)),
+        ("MaxPool2d", (2, 3, 9, 7), (3, 2, 1)),
+        ("MaxPool3d", (2, 3, 4, 5, 6), (2,)),
+    ):
+        x = random.normal(size=shape).astype(np.float32)
+        theirs = torch.tensor(x, requires_grad=True)
+        expected, places = getattr(torch.nn, kind)(*arguments, return_indices=True)(theirs)
+        expected.square().sum().backward()
+        t = tensor.Tensor(data=x, stores_grad=True)
+        y, indices = getattr(layer, kind)(*arguments, return_indices=True)(t)
+        assert indices.dtype == tensor.int64
+        np.testing.assert_array_equal(y.numpy(), expected.detach().numpy())
+        np.testing.assert_array_equal(indices.numpy(), places.numpy())
+        autograd.training = True
+        y, _ = getattr(layer, kind)(*arguments, return_indices=True)(t)
+        got = autograd.gradients(autograd.reduce_sum(y * y))[t]
+        autograd.training = False
+        np.testing.assert_allclose(got.numpy(), theirs.grad.numpy(), rtol=1e-6)

@@ -36,6 +36,7 @@ LAYERS = [
         layer.PReLU(4, 0.1), layer.PixelShuffle(2), layer.PixelUnshuffle(2),
         layer.Pooling2d(2, is_max=False), layer.RMSNorm(6), layer.ReLU(), layer.ReLU6(),
         layer.ReflectionPad2d((1, 0, 2, 1)), layer.ReplicationPad2d(1), layer.SELU(),
+        layer.CircularPad2d((1, 2, 0, 1)),
         layer.SeparableConv2d(6, 3, padding=1, bias=True), layer.SiLU(), layer.Sigmoid(),
         layer.SoftMax(), layer.Softmax(1), layer.Softplus(2.0), layer.SyncBatchNorm(), layer.Tanh(),
         layer.BatchNorm2d(affine=False), layer.Unflatten(1, (2, -1)),
@@ -203,6 +204,7 @@ def test_every_layer_of_singa_has_a_place():
     alike = {
         *("AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool3d", "ConstantPad1d"),
         *("ConstantPad3d", "ConvTranspose3d", "LPPool3d", "ReflectionPad1d", "ReflectionPad3d"),
+        *("CircularPad1d", "CircularPad3d"),
         *("ReplicationPad1d", "ReplicationPad3d", "SyncBatchNorm2d", "ZeroPad3d"),
     }
     losses = {

@@ -1,6 +1,7 @@
 """NaN and infinity in inputs of every operator of the table. Results are those of PyTorch, and
 those of `reference`, which OPCHECK compares."""
 
+import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -52,6 +53,8 @@ OTHER_FORWARD = {
     "grid_sample": "a position at infinity is anywhere; weight 0 times infinity is NaN",
     "interpolate, bicubic, corners True": "weight 0 leaves an element out; PyTorch multiplies",
     "interpolate, trilinear": "likewise",
+    "lerp inf": "a weight below -1/2: PyTorch begins at the end, inf - inf",
+    "lerp -inf": "likewise",
     "interpolate, bicubic, corners False inf": "weights of an element are added first",
     "interpolate, bicubic, corners False -inf": "likewise",
 }
@@ -82,12 +85,18 @@ OTHER_BACKWARD = {
     "softsign -inf": "likewise",
     "hardswish nan": "NaN; PyTorch's kernel passes dy",
     "elu nan": "NaN; PyTorch's kernel passes dy",
+    "celu nan": "likewise",
     "selu inf": "torch.where multiplies what was not chosen by 0",
     "prelu nan": "likewise",
     "prelu inf": "likewise",
     "prelu -inf": "likewise",
     "mod inf": "a quotient of infinities has no floor",
     "mod -inf": "likewise",
+    "fmod inf": "likewise",
+    "fmod -inf": "likewise",
+    "cumprod": "products of the other factors; PyTorch divides by the factor where none is 0",
+    "logcumsumexp inf": "equal infinities share the gradient; PyTorch's is NaN",
+    "logcumsumexp -inf": "likewise",
     "reduce_max nan": "the first NaN is the maximum; PyTorch divides by a count of 0",
     "reduce_min nan": "likewise",
     "lp_pool nan": "the slope is that of NaN; PyTorch's has none",
@@ -101,7 +110,7 @@ OTHER_BACKWARD = {
 
 
 def _agrees(case: Case, poison: str, other: dict[str, str]) -> bool:
-    names = (case.name, case.name.split(" over ")[0])
+    names = (case.name, re.split(" over | along | of (?:zeros|large numbers)", case.name)[0])
     return not any(f"{name}{end}" in other for name in names for end in ("", f" {poison}"))
 
 

@@ -244,7 +244,7 @@ def channel_shuffle(t: Trial) -> None:
 @family
 def pad(t: Trial) -> None:
     """By as many elements as wanted: reflection goes to and fro."""
-    mode = t.pick("constant", "reflect", "edge")
+    mode = t.pick("constant", "reflect", "edge", "wrap")
     shape = tuple(t.integers(t.integer(1, 4), 1, 6))
     before = [t.integer(-n, 8) if t.chance() else 0 for n in shape]
     after = [

@@ -31,12 +31,17 @@ _UNARY: dict[str, tuple[float, float, Callable[[Any, Any], Any], bool]] = {
     "atan": (-4, 4, lambda torch, x: x.atan(), False),
     "atanh": (-0.95, 0.95, lambda torch, x: x.atanh(), False),
     "ceil": (-4, 4, lambda torch, x: x.ceil(), False),
+    "celu": (-4, 4, lambda torch, x: torch.nn.functional.celu(x), False),
     "cos": (-4, 4, lambda torch, x: x.cos(), False),
     "cosh": (-3, 3, lambda torch, x: x.cosh(), False),
     "erf": (-3, 3, lambda torch, x: x.erf(), False),
     "exp": (-4, 4, lambda torch, x: x.exp(), True),
+    "exp2": (-4, 4, lambda torch, x: x.exp2(), True),
     "floor": (-4, 4, lambda torch, x: x.floor(), False),
     "log": (0.1, 9, lambda torch, x: x.log(), False),
+    "log10": (0.1, 9, lambda torch, x: x.log10(), False),
+    "log2": (0.1, 9, lambda torch, x: x.log2(), False),
+    "logsigmoid": (-6, 6, lambda torch, x: torch.nn.functional.logsigmoid(x), False),
     "negative": (-3, 3, lambda torch, x: -x, False),
     "reciprocal": (0.2, 4, lambda torch, x: x.reciprocal(), True),
     "round": (-4, 4, lambda torch, x: x.sign() * (x.abs() + 0.5).floor(), False),
@@ -51,6 +56,7 @@ _UNARY: dict[str, tuple[float, float, Callable[[Any, Any], Any], bool]] = {
     "square": (-3, 3, lambda torch, x: x * x, False),
     "tan": (-1.4, 1.4, lambda torch, x: x.tan(), True),
     "tanh": (-3, 3, lambda torch, x: x.tanh(), True),
+    "trunc": (-4, 4, lambda torch, x: x.trunc(), False),
 }
 
 
@@ -271,21 +277,21 @@ def slices(t: Trial) -> None:
 
 @family
 def indexing(t: Trial) -> None:
-    """x[key] with integers, new axes, an ellipsis, and one array of indices or a mask."""
+    """x[key] with integers, new axes, an ellipsis, and arrays of indices or a mask."""
     shape = tuple(t.integers(t.integer(1, 4), 1, 6))
     key: list[Any] = []
-    array = t.integer(0, len(shape) - 1) if t.chance(0.4) else None
+    arrays = {axis for axis in range(len(shape)) if t.chance(0.3)}
+    rows, columns = t.integer(1, 4), t.integer(1, 4)
     for axis, n in enumerate(shape):
         if t.chance(0.15):
             key.append(None)
-        if axis == array:
-            key.append(t.random.integers(-n, n, t.integers(t.integer(1, 2), 1, 4)))
+        if axis in arrays:
+            key.append(
+                t.random.integers(-n, n, t.pick((columns,), (1,), (rows, columns), (rows, 1)))
+            )
         else:
             key.append(t.pick(slice(None), slice(t.integer(0, n - 1), n), t.integer(-n, n - 1)))
-    integers = any(isinstance(entry, int) for entry in key)
-    if array is not None and integers:  # NumPy moves the array's axes to the front in this case
-        key = [slice(None) if isinstance(entry, int) else entry for entry in key]
-    if array is None and t.chance(0.3):
+    if not arrays and t.chance(0.3):
         key = [*key[: t.integer(0, len(key))], ...]
     if t.chance(0.15):
         key = [t.random.integers(0, 2, shape[: t.integer(1, len(shape))]).astype(bool)]

@@ -388,6 +388,9 @@ ADVANCED: list[Any] = [
     (None, [1, 0]), A > 0, (A > 0).any(axis=(1, 2)), (slice(0, 1), [-1]), [], [True, False],
     (A > 0).any(axis=2), A < -1e9, (slice(None), [True, False, True]), (1, A[1, :, 0] > 0),
     (..., A[0, 0] > 0), (None, A[:, :, 0] > 0, 1), ((1, 0),), np.uint8([1, 1]),
+    ([0, 1], [2, 0]), ([[0], [1]], slice(None), [3, -1]), (slice(None), [0, 2], [[1], [3]]),
+    ([1, 0], None, [2, 0]), ([0, 1, 1], [True, True, True]), ([0, -1], 1, [2, 3]), ([], [], [0]),
+    ([0], slice(1, 3), [True, False, True, True]), (0, [0, 2], [1, 3]),
     True, False, np.True_, np.array(False), (slice(None), True), (0, False, 1), (..., True, None),
 ]  # fmt: skip
 
@@ -491,7 +494,7 @@ def test_values_that_do_not_broadcast(key: Any, value: Any) -> None:
      (np.array([True, False, True]), IndexError), ([5], IndexError),
      (A[:, :1] > 0, IndexError), ((A > 0, 0), IndexError), ((0, 0, 0, True, 0), IndexError),
      ([0.5], TypeError), (np.array([]), TypeError), (["a"], TypeError), ([[0], [0, 1]], TypeError),
-     (([0], [1]), NotImplementedError), ((True, [1]), NotImplementedError)],
+     (([0], [9]), IndexError), (([0, 1], [0, 1, 2]), IndexError), ((True, [1]), IndexError)],
 )  # fmt: skip
 def test_wrong_indices(key: Any, error: type[Exception]) -> None:
     t = of(A)

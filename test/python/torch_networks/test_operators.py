@@ -26,6 +26,7 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
         lambda t, F, x: F.gelu(x, approximate="tanh") + F.softplus(x, 2.0) + F.logsigmoid(x),
         lambda t, F, x: F.hardswish(x * 2) + F.hardsigmoid(x * 2) + F.hardtanh(x, -0.7, 0.9),
         lambda t, F, x: x.clamp(min=-0.5) + x.clamp(max=0.5) + x.clamp(-0.3, 0.4) + F.softsign(x),
+        lambda t, F, x: (x.abs() + 0.5).log10() + t.exp2(x) + x * t.trunc(3 * x),
         lambda t, F, x: F.glu(x[:, :, :, :4], -1),
         lambda t, F, x: F.prelu(x, t.tensor([0.1, 0.2, 0.3], dtype=x.dtype)),
     ],
@@ -37,6 +38,13 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
         lambda t, F, x: x.masked_fill((x < 0.3) & (x > -0.3), 0.7) + x * ~(x >= 0.1),
         lambda t, F, x: x * ((x == 0) | (x != x) ^ (x < 1)).to(x.dtype),
         lambda t, F, x: x * t.logical_and(x > 0, x < 1) + x * t.isnan(x) + x * t.isinf(x),
+        lambda t, F, x: t.fmod(x, 0.7) + t.hypot(x, x.exp()) + t.copysign(x, x.flip(0)),
+        lambda t, F, x: t.logaddexp(x, x.flip(1)) + t.lerp(x, x.exp(), 0.3),
+        lambda t, F, x: x + t.div(3 * x, 0.8, rounding_mode="trunc"),
+        lambda t, F, x: x * ((x * 9).long() & 3 | 4) + x * ((x * 9).long() ^ 5 << 2),
+        lambda t, F, x: (
+            x * (~(x * 9).long() >> 1) + x * (x * 9).long().div(2, rounding_mode="trunc")
+        ),
         lambda t, F, x: x @ x.mT @ x + t.einsum("bcij,bckj->bcik", x, x) @ x,
         lambda t, F, x: t.addmm(x[0, 0, :5], x[0, 1, :5], x[0, 2, :5], beta=0.5, alpha=2),
         lambda t, F, x: (
@@ -50,6 +58,7 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
         lambda t, F, x: t.var_mean(x, 2)[0] + t.var_mean(x, 2)[1] + x.logsumexp(2),
         lambda t, F, x: x.max(2)[0] + x.min(2)[0] + x.gather(2, x.argmax(2, keepdim=True))[:, :, 0],
         lambda t, F, x: x.topk(2, 3)[0].sum(3) + x.sort(3, descending=True)[0][..., 1],
+        lambda t, F, x: x.cumprod(2) + x.logcumsumexp(3) + x.cummax(2)[0] + x.cummin(1)[0],
         lambda t, F, x: x.cumsum(2) + x.softmax(2) + x.log_softmax(1) + F.normalize(x, dim=1),
         lambda t, F, x: x * (x > 9).any(3, keepdim=True) + x * (x > -9).all(3, keepdim=True),
         lambda t, F, x: (
@@ -67,6 +76,7 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
         ),
         lambda t, F, x: F.pad(x, (1, 2, 0, 1), value=0.5) + F.pad(x, (1, 2, 0, 1), mode="reflect"),
         lambda t, F, x: F.pad(x[:, 0], (2, 1), mode="replicate") + F.pad(x[:, 1], (-1, 4)),
+        lambda t, F, x: F.pad(x[:, 0], (2, 1), mode="circular"),
         lambda t, F, x: x.tril() + x.triu(1) + F.pixel_unshuffle(x[:, :, :, :4], 2).sum(),
         lambda t, F, x: x[:, t.tensor([2, 0])] + x[:, [1, 2]] + x.index_select(1, t.tensor([0, 1])),
         lambda t, F, x: x[:, :, t.tensor([0, -1, 2]), t.tensor([4, 1, -2])],
@@ -82,6 +92,9 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
         ),
         lambda t, F, x: F.avg_pool2d(x, 2, ceil_mode=True) + F.max_pool2d(x, 2, ceil_mode=True),
         lambda t, F, x: F.adaptive_avg_pool2d(x, (4, 3)) + F.adaptive_max_pool2d(x, (4, 3)),
+        lambda t, F, x: x.flatten(2).gather(
+            2, F.max_pool2d(x, 3, 2, 1, return_indices=True)[1].flatten(2)
+        ),
         lambda t, F, x: F.max_pool1d(x[:, 0], 2) + F.avg_pool1d(x[:, 1], 2),
         lambda t, F, x: F.interpolate(x, (9, 7), mode="bicubic") + F.interpolate(x, (9, 7)),
         lambda t, F, x: F.interpolate(x, scale_factor=1.5, mode="bilinear", align_corners=True),

@@ -26,10 +26,17 @@ INTEGERS.__iadd__(1.5) -> TypeError: [add] int32
 make(2, dtype="bool").__iadd__(1) -> TypeError: [add] bool
 make(2, dtype="bool") - make(2, dtype="bool") -> TypeError: [Sub] bools
 -make(2, dtype="bool") -> TypeError: [Negative] bools
-INTEGERS & INTEGERS -> TypeError: [And] & bool int32
-make(2, dtype="bool") | 1 -> TypeError: [Or] | bool int64
+INTEGERS & make(2, 3) -> TypeError: [And] & int32 float32
+make(2, dtype="bool") | 1.5 -> TypeError: [Or] | bool float64
+make(2, dtype="bool") << make(2, dtype="bool") -> TypeError: [ShiftLeft] bool
+INTEGERS >> 1.5 -> TypeError: [ShiftRight] float32
+autograd.bitwise_and(INTEGERS, MATRIX) -> TypeError: [BitAnd] float32
+autograd.bitwise_not(MATRIX) -> TypeError: [BitNot] float32
 make(2, dtype="bool") ^ make(2) -> TypeError: [Xor] ^ float32
-~INTEGERS -> TypeError: [Not] ~ int32
+~MATRIX -> TypeError: [BitNot] ~ float32
+autograd.celu(MATRIX, 0) -> ValueError: [Celu] alpha 0
+wrap.Binary(wrap.BinaryOp_kHypot, INTEGERS.data, INTEGERS.data) -> TypeError: [Hypot] int32
+autograd.fmod(INTEGERS, 0) -> ZeroDivisionError: [Fmod] zero
 INTEGERS ** -1 -> ValueError: [PowScalar] -1
 INTEGERS + (1 << 63) -> ValueError: [fill] 9223372036854775808
 tensor.result_type() -> TypeError: [result_type]
@@ -112,7 +119,8 @@ autograd.cossim(MATRIX, make(2, 4)) -> ValueError: [Mul] (2, 3) (2, 4)
 autograd.matmul(MATRIX, MATRIX) -> ValueError: [MatMul] a (2, 3) b (2, 3) 3 2
 autograd.matmul(make(2, 3, 4), make(3, 4, 5)) -> ValueError: [MatMul] (2,) (3,)
 autograd.matmul(tensor.Tensor(()), MATRIX) -> ValueError: [MatMul] a () float32 b (2, 3) float32
-autograd.matmul(INTEGERS, make(3, 2, dtype="int32")) -> TypeError: [MatMul] a (2, 3) int32
+autograd.matmul(INTEGERS, make(3, 2)) -> TypeError: [MatMul] a (2, 3) int32
+autograd.matmul(INTEGERS, make(2, dtype="int32")) -> ValueError: [MatMul] (2, 3) (2,)
 autograd.matmul(MATRIX, make(3, 2, dtype="int32")) -> TypeError: [MatMul] b (3, 2) int32
 autograd.matmul(MATRIX, None) -> TypeError: [Matmul] NoneType
 wrap.MatMul(wide(1 << 31, 1), wide(1, 1 << 31)) -> ValueError: [MatMul] (2147483648, 2147483648)

@@ -128,7 +128,10 @@ CUBE[:, np.ones((5,), bool)] -> IndexError: [getitem] mask (5,) (2, 3, 4)
 CUBE[[[0], [1, 2]]] -> TypeError: [getitem] [[0], [1, 2]] index
 CUBE[1 << 70] -> IndexError: [getitem] 1180591620717411303424 axis 0 2
 CUBE["a":"b"] -> TypeError: [getitem] slice('a', 'b', None) 2
-CUBE[np.array([0]), np.array([0])] -> NotImplementedError: [getitem] array indices
+CUBE[np.array([0, 1]), np.array([0, 1, 2])] -> IndexError: [getitem] (2,) (3,)
+CUBE[[0], [3]] -> IndexError: [getitem] 3 1 3
+CUBE[[0], [[True], [False]]] -> IndexError: [getitem] mask (2, 1)
+CUBE[True, [0], [0]] -> IndexError: [getitem] bool
 CUBE.__setitem__(0, np.ones(9)) -> ValueError: [broadcast] (9,) (3, 4)
 CUBE.__setitem__(0, "a") -> TypeError: [from_buffer] 1w 4
 CUBE.__setitem__(0, None) -> TypeError: [from_buffer] O 8
@@ -136,5 +139,5 @@ CUBE.__setitem__(9, 1.0) -> IndexError: [getitem] 9 axis 0 2
 CUBE.__setitem__(make(2), 1.0) -> TypeError: [getitem] float32 tensor index int64
 CUBE.__setitem__(np.ones((2, 3, 1), bool), 1.0) -> IndexError: [getitem] mask (2, 3, 1) (2, 3, 4)
 CUBE.__setitem__([0, 1], np.ones((3, 3, 4))) -> ValueError: [broadcast] (3, 3, 4) (2, 3, 4)
-CUBE.__setitem__(([0], [1]), 1.0) -> NotImplementedError: [getitem] array indices
+CUBE.__setitem__(([0], [9]), 1.0) -> IndexError: [getitem] 9 1 3
 """)

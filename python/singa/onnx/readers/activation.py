@@ -153,7 +153,7 @@ def clip(node: Node) -> Compute:
 @reads("IsNaN", 9, 13, 20, gradient=False)
 def is_nan(node: Node) -> Compute:
     """Whether an element is NaN."""
-    return lambda run, x: autograd.cast(x != x, tensor.bool_)
+    return lambda run, x: autograd.isnan(x)
 
 
 @reads("IsInf", 10, 20, gradient=False)

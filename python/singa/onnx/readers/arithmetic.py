@@ -88,12 +88,7 @@ def mod(node: Node) -> Compute:
             raise Refused("fmod=0 for floats, which this version does not define")
         return lambda run, a, b: ops.Mod()(a, b)[0]
 
-    def compute(run: Any, a: Tensor, b: Tensor) -> Tensor:
-        # The remainder of numbers that are not negative is exact.
-        rest = ops.Mod()(autograd.abs(a), autograd.abs(b))[0]
-        return autograd.where(-rest, rest, a < run.number(0, a))
-
-    return compute
+    return lambda run, a, b: autograd.fmod(a, b)
 
 
 @reads("Pow", 1, 7, 12, 13, 15, types=NUMERIC, either=True)

@@ -174,7 +174,7 @@ def pad(node: Node) -> Compute:
 
 def _pad_mode(node: Node) -> str:
     mode = node.attributes.get("mode", "constant")
-    if mode not in ("constant", "reflect", "edge"):
+    if mode not in ("constant", "reflect", "edge", *(["wrap"] if node.version >= 19 else [])):
         raise Refused(f"mode {mode!r}")
     return mode
 

@@ -124,6 +124,46 @@ def round_(call: Call) -> None:
     call.node("Mul", [call.step("Sign", [x]), call.step("Floor", [more])])
 
 
+@writes(ag.Trunc)
+def trunc(call: Call) -> None:
+    """sign(x)·floor(|x|)."""
+    (x,) = call.inputs
+    call.node("Mul", [call.step("Sign", [x]), call.step("Floor", [call.step("Abs", [x])])])
+
+
+_BASES: dict[Any, float] = {ag.Log2: 2.0, ag.Log10: 10.0}
+
+
+@writes(*_BASES)
+def log_of_base(call: Call) -> None:
+    """Log(x) / log(base)."""
+    scale = call.constant(1.0 / math.log(_BASES[call.op.__class__]))
+    call.node("Mul", [call.step("Log", call.inputs), scale])
+
+
+@writes(ag.Exp2)
+def exp2(call: Call) -> None:
+    """Pow(2, x)."""
+    call.node("Pow", [call.constant(2.0), *call.inputs])
+
+
+@writes(ag.Celu, reads="alpha")
+def celu(call: Call) -> None:
+    """Celu, from opset 12 on; before, alpha·Elu(x / alpha)."""
+    if call.opset >= 12:
+        call.node("Celu", call.inputs, alpha=call.op.a)
+        return
+    alpha = call.constant(call.op.a)
+    scaled = call.step("Elu", [call.step("Div", [*call.inputs, alpha])])
+    call.node("Mul", [scaled, alpha])
+
+
+@writes(ag.LogSigmoid)
+def log_sigmoid(call: Call) -> None:
+    """-Softplus(-x)."""
+    call.node("Neg", [call.step("Softplus", [call.step("Neg", call.inputs)])])
+
+
 @writes(ag.Gelu, ag.GeluTanh)
 def gelu(call: Call) -> None:
     """Gelu, from opset 20 on."""
@@ -245,6 +285,63 @@ def _remainder(call: Call, a: str, b: str) -> str:
     zero = call.constant(0.0, call.type_of_output())
     opposite = call.step("Less", [call.step("Mul", [rest, b]), zero])
     return call.step("Where", [opposite, call.step("Add", [rest, b]), rest])
+
+
+@writes(ag.Fmod)
+def fmod(call: Call) -> None:
+    """Mod with the sign of a."""
+    call.node("Mod", _operands(call), fmod=1)
+
+
+@writes(ag.Hypot)
+def hypot(call: Call) -> None:
+    """m·sqrt(1 + (n / m)²), with m the larger one of |a| and |b| and n the smaller, which does not
+    overflow on the way."""
+    sizes = [call.step("Abs", [x]) for x in _operands(call)]
+    larger, smaller = call.step("Max", sizes), call.step("Min", sizes)
+    one, zero = (call.constant(v, call.type_of_output()) for v in (1.0, 0.0))
+    same = call.step("Equal", [smaller, larger])  # also 0 and 0, and infinities
+    ratio = call.step("Where", [same, one, call.step("Div", [smaller, larger])])
+    square = call.step("Add", [call.step("Mul", [ratio, ratio]), one])
+    finite = call.step("Equal", [call.step("Mul", [larger, zero]), zero])
+    rooted = call.step("Mul", [larger, call.step("Sqrt", [square])])
+    call.node("Where", [finite, rooted, larger])
+
+
+@writes(ag.CopySign)
+def copysign(call: Call) -> None:
+    """|a|, or -|a| where b or 1 / b is below 0."""
+    a, b = _operands(call)
+    size, zero = call.step("Abs", [a]), call.constant(0.0, call.type_of_output())
+    inverse = call.step("Reciprocal", [b])
+    below = call.step("Or", [call.step("Less", [each, zero]) for each in (b, inverse)])
+    call.node("Where", [below, call.step("Neg", [size]), size])
+
+
+@writes(ag.LogAddExp)
+def log_add_exp(call: Call) -> None:
+    """Max(a, b) + Softplus(-|a - b|), where 0 is the difference of equal ones."""
+    a, b = _operands(call)
+    zero = call.constant(0.0, call.type_of_output())
+    distance = call.step("Abs", [call.step("Sub", [a, b])])
+    distance = call.step("Where", [call.step("Equal", [a, b]), zero, distance])
+    more = call.step("Softplus", [call.step("Neg", [distance])])
+    call.node("Add", [call.step("Max", [a, b]), more])
+
+
+_BITS: dict[Any, str] = {
+    ag.BitAnd: "BitwiseAnd",
+    ag.BitOr: "BitwiseOr",
+    ag.BitXor: "BitwiseXor",
+}
+
+
+@writes(*_BITS)
+def bits(call: Call) -> None:
+    """Functions of bits, from opset 18 on."""
+    if call.opset < 18:
+        raise call.refuse("functions of bits need opset 18")
+    call.node(_BITS[call.op.__class__], _operands(call))
 
 
 @writes(ag.FloorDiv)

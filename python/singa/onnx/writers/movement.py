@@ -237,6 +237,8 @@ def constant_of_shape(call: Call) -> None:
 @writes(ag.Pad, reads="mode pads constant")
 def pad(call: Call) -> None:
     """Elements added around a tensor."""
+    if call.op.mode == "wrap" and call.opset < 19:
+        raise call.refuse("mode 'wrap' needs opset 19")
     pads = call.writer.integers(call.each(lambda op: op.pads), "pads")
     inputs = [call.inputs[0], pads]
     if call.op.mode == "constant":

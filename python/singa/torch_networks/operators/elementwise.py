@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from ... import autograd, ops, tensor
@@ -24,13 +23,25 @@ for _name, _function in (
     ("cos", autograd.cos),
     ("cosh", autograd.cosh),
     ("erf", autograd.erf),
+    ("copysign.Tensor", autograd.copysign),
     ("exp", autograd.exp),
+    ("exp2", autograd.exp2),
     ("expm1", autograd.expm1),
     ("floor", autograd.floor),
+    ("fmod.Scalar", autograd.fmod),
+    ("fmod.Tensor", autograd.fmod),
     ("hardswish", autograd.hardswish),
     ("log", autograd.log),
+    ("hypot", autograd.hypot),
+    ("isinf", autograd.isinf),
+    ("isnan", autograd.isnan),
+    ("lerp.Scalar", autograd.lerp),
+    ("lerp.Tensor", autograd.lerp),
+    ("log10", autograd.log10),
     ("log1p", autograd.log1p),
     ("log2", autograd.log2),
+    ("log_sigmoid", autograd.logsigmoid),
+    ("logaddexp", autograd.logaddexp),
     ("mish", autograd.mish),
     ("neg", autograd.negative),
     ("reciprocal", autograd.reciprocal),
@@ -47,6 +58,7 @@ for _name, _function in (
     ("square", autograd.square),
     ("tan", autograd.tan),
     ("tanh", autograd.tanh),
+    ("trunc", autograd.trunc),
 ):
     equals(_name, _function)
 
@@ -82,19 +94,13 @@ def selu(call: Call, x: Tensor) -> Tensor:
 @computes("celu")
 def celu(call: Call, x: Tensor, alpha: float = 1.0) -> Tensor:
     """x where x > 0, else alpha·(e^(x / alpha) - 1)."""
-    return autograd.elu(x / alpha, 1.0) * alpha
+    return autograd.celu(x, alpha)
 
 
 @computes("softplus")
 def softplus(call: Call, x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """log(1 + e^(beta·x)) / beta."""
     return autograd.softplus(x, beta, threshold)
-
-
-@computes("log_sigmoid")
-def log_sigmoid(call: Call, x: Tensor) -> Tensor:
-    """log(sigmoid(x))."""
-    return -autograd.softplus(-x)
 
 
 @computes("hardsigmoid")
@@ -191,7 +197,9 @@ def div_mode(call: Call, a: Any, b: Any, rounding_mode: str | None = None) -> Te
         return div(call, a, b)
     if rounding_mode == "floor":
         return autograd.floor_divide(a, b)
-    raise Refused(f"rounding_mode {rounding_mode!r}")
+    if not is_float(tensor.result_type(a, b)):
+        return autograd.floor_divide(a - autograd.fmod(a, b), b)
+    return autograd.trunc(div(call, a, b))
 
 
 @computes("floor_divide")
@@ -261,36 +269,45 @@ def _truth(x: Any) -> Tensor:
     return x if x.dtype == tensor.bool_ else autograd.cast(x != 0, tensor.bool_)
 
 
-@computes("logical_not", "bitwise_not")
+@computes("logical_not")
 def logical_not(call: Call, x: Tensor) -> Tensor:
     """Whether x is false."""
-    if call.node.op == "bitwise_not" and x.dtype != tensor.bool_:
-        raise Refused("bits of integers")
     return autograd.cast(autograd._not(_truth(x)), tensor.bool_)
 
 
+@computes("bitwise_not")
+def bitwise_not(call: Call, x: Tensor) -> Tensor:
+    """x with all bits inverted."""
+    return ~x
+
+
 def _logical(name: str, operator: Any) -> None:
-    @computes(f"logical_{name}", f"bitwise_{name}.Tensor", f"__{name}__.Tensor")
-    def row(call: Call, a: Tensor, b: Tensor) -> Tensor:
-        if not call.node.op.startswith("logical") and not a.dtype == b.dtype == tensor.bool_:
-            raise Refused("bits of integers")
+    @computes(f"logical_{name}")
+    def logical(call: Call, a: Tensor, b: Tensor) -> Tensor:
         return autograd.cast(operator()(_truth(a), _truth(b))[0], tensor.bool_)
+
+    @computes(*(f"{each}.{kind}" for each in (f"bitwise_{name}", f"__{name}__")
+                for kind in ("Tensor", "Scalar")))  # fmt: skip
+    def bitwise(call: Call, a: Tensor, b: Any) -> Tensor:
+        sign = getattr(Tensor, f"__{name}__")
+        return sign(a, b)
 
 
 for _name, _logic in (("and", ops.And), ("or", ops.Or), ("xor", ops.Xor)):
     _logical(_name, _logic)
 
 
-@computes("isnan")
-def isnan(call: Call, x: Tensor) -> Tensor:
-    """Whether an element is NaN."""
-    return autograd.cast(x != x, tensor.bool_)
+def _shift(name: str, function: Any) -> None:
+    @computes(
+        *(f"bitwise_{name}_shift.{kind}" for kind in ("Tensor", "Tensor_Scalar")),
+        *(f"__{name[0]}shift__.{kind}" for kind in ("Tensor", "Scalar")),
+    )
+    def row(call: Call, a: Tensor, b: Any) -> Tensor:
+        return function(a, b)
 
 
-@computes("isinf")
-def isinf(call: Call, x: Tensor) -> Tensor:
-    """Whether an element is infinite."""
-    return autograd.cast(autograd.abs(x) == math.inf, tensor.bool_)
+_shift("left", autograd.bitwise_left_shift)
+_shift("right", autograd.bitwise_right_shift)
 
 
 @computes("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")

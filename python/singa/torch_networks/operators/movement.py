@@ -256,7 +256,7 @@ def pad(
     pairs = [(max(before, 0), max(after, 0)) for before, after in pairs]
     if not any(map(any, pairs)):
         return x
-    if mode not in _MODES or (mode == "circular"):
+    if mode not in _MODES:
         raise Refused(f"padding {mode!r}")
     pairs += [(0, 0)] * (rank - len(pairs))
     pads = [before for before, _ in pairs[::-1]] + [after for _, after in pairs[::-1]]

@@ -25,7 +25,7 @@ def _pooled(
     ceil_mode: bool,
     count_padding: bool,
     is_max: bool,
-) -> Tensor:
+) -> Any:
     x, alone = _batched(x, axes)
     window = _each(kernel, axes)
     strides = window if stride is None or stride == [] else _each(stride, axes)
@@ -41,6 +41,9 @@ def _pooled(
             count_padding,
             _each(dilation, axes),
         )
+    if any(call.node.used[1:]):
+        results = autograd.max_pool_with_indices(handle, x)
+        return tuple(autograd.reshape(y, y.shape[1:]) for y in results) if alone else results
     y: Tensor = _POOLING[axes - 1](handle, x)
     return autograd.reshape(y, tuple(y.shape[1:])) if alone else y
 
@@ -57,7 +60,7 @@ def _over(axes: int) -> None:
         padding: Any = 0,
         dilation: Any = 1,
         ceil_mode: bool = False,
-    ) -> Tensor:
+    ) -> Any:
         return _pooled(
             call, axes, x, kernel, stride, padding, dilation, ceil_mode, False, is_max=True
         )
@@ -72,7 +75,7 @@ def _over(axes: int) -> None:
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         divisor_override: int | None = None,
-    ) -> Tensor:
+    ) -> Any:
         if divisor_override is not None:
             raise Refused("divisor_override")
         if ceil_mode and count_include_pad and any(_each(padding, axes)):

@@ -8,7 +8,7 @@ from ... import autograd, tensor
 from ...dtypes import DType
 from ...networks.errors import Refused
 from ...tensor import Tensor
-from .registry import Call, computes
+from .registry import Call, computes, equals
 
 
 def _axes(x: Tensor, axes: Any) -> list[int]:
@@ -164,6 +164,20 @@ def sort(
 def cumsum(call: Call, x: Tensor, axis: int, dtype: Any = None) -> Tensor:
     """Sums up to each element."""
     return autograd.cumsum(_in_type(call, x), axis)
+
+
+@computes("cumprod")
+def cumprod(call: Call, x: Tensor, axis: int, dtype: Any = None) -> Tensor:
+    """Products up to each element."""
+    return autograd.cumprod(_in_type(call, x), axis)
+
+
+for _name, _running in (
+    ("cummax", autograd.cummax),
+    ("cummin", autograd.cummin),
+    ("logcumsumexp", autograd.logcumsumexp),
+):
+    equals(_name, _running)
 
 
 @computes("any", "any.dim", "any.dims")

@@ -179,14 +179,14 @@ def test_symbolic_links(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 def test_refusals_are_grouped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One line for each operator and reason: how many nodes, and the first."""
     nodes = [node("RandomNormalLike", f"v{i}", f"v{i + 1}", f"n{i}") for i in range(40)]
-    nodes.append(node("Pad", "v40 pads", "y", "last", mode="wrap"))
+    nodes.append(node("Pad", "v40 pads", "y", "last", mode="mirror"))
     pads = {"pads": np.array([1, 0, 0, 0])}
     path = _written(tmp_path, network(nodes, [info("v0", [2, 2])], [info("y", [3, 2])], pads))
     assert _run(path) == 1
     lines = capsys.readouterr().out.splitlines()
     first, last = lines[lines.index("not supported:") + 1 :]
     assert first.startswith("  40 nodes, the first of them node 'n0' (RandomNormalLike version 1):")
-    assert last == "  node 'last' (Pad version 21): mode 'wrap'"
+    assert last == "  node 'last' (Pad version 21): mode 'mirror'"
 
 
 class _Other:

@@ -341,7 +341,7 @@ def test_all_unsupported_nodes_are_listed() -> None:
     nodes = [
         node("RandomNormalLike", "x", "a", "first"),
         helper.make_node("FusedGemm", ["x", "x"], ["b"], "second", domain="com.microsoft"),
-        node("Pad", "x pads", "c", "third", mode="wrap"),
+        node("Pad", "x pads", "c", "third", mode="mirror"),
     ]
     model = network(
         nodes,
@@ -357,7 +357,7 @@ def test_all_unsupported_nodes_are_listed() -> None:
     assert lines[1].startswith("  node 'first' (RandomNormalLike version 1): ")
     assert "node 'second' (com.microsoft.FusedGemm version 1): " in lines[2]
     assert "singa has no such operator" in lines[2]
-    assert "node 'third' (Pad version 21): mode 'wrap'" in lines[3]
+    assert "node 'third' (Pad version 21): mode 'mirror'" in lines[3]
     assert [p.node for p in error.value.problems] == ["first", "second", "third"]
 
 

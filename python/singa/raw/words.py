@@ -17,6 +17,7 @@ _Class = TypeVar("_Class", bound=type)
 
 _CLASS_WEIGHTS = "loss=layer.CrossEntropyLoss(weight=[...]), with a number for each class"
 _LOADED = "singa.training.pretrained.load_pretrained(folder) for weights from a file"
+_NO_SECOND = "finite differences of input_gradients: singa has no second derivatives (roadmap)"
 
 #: {function: {argument: what to write}}
 ARGUMENTS: dict[str, dict[str, str]] = {
@@ -43,11 +44,17 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     },
     "compile": {
         "loss": "fit(loss=...), with a layer or a function",
-        "metrics": "fit(metrics={'accuracy': metric.Accuracy()})",
+        "metrics": "fit(metrics=['accuracy'])",
         "mode": "use_graph=True, which records steps",
         "optimizer": "set_optimizer(opt.Adam(lr=0.001))",
         "run_eagerly": "use_graph=False",
     },
+    "input_gradients": {
+        "allow_unused": "a function that uses all inputs",
+        "create_graph": _NO_SECOND,
+        "retain_graph": "no keyword: the function is computed anew",
+    },
+    "backward": {"create_graph": _NO_SECOND},
     "models.create": {
         "checkpoint_path": _LOADED,
         "classes": "num_classes",
@@ -67,6 +74,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "persistent_workers": "num_workers alone: its workers are threads",
         "pin_memory": "device, to which the workers send batches",
         "prefetch_factor": "prefetch",
+        "weights": "sampler=data.WeightedSampler(weights)",
         "timeout": "num_workers alone: its workers are threads",
         "worker_init_fn": "seed, on which all random draws depend",
     },
@@ -156,7 +164,7 @@ MODULES: dict[str, dict[str, str]] = {
         "ctc_loss": "another loss: singa has no connectionist temporal classification",
         "einsum": "tensor.einsum(equation, x, y)",
         "flip": "x[::-1]",
-        "grad": "autograd.input_gradients(loss, inputs), without second derivatives",
+        "grad": "autograd.input_gradients(function, inputs), without second derivatives",
         "leaky_relu": "autograd.leakyrelu(x)",
         "mm": "autograd.matmul(x, y)",
         "norm": "autograd.reduce_l2(x)",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
 from ..dtypes import BY_VALUE, is_float
+from ..raw.words import says_what_to_write
 from .behaviour import behaviour
 from .elements import as_raw
 from .grad_mode import enable_grad
@@ -221,6 +222,7 @@ class Gradients(dict[int, Tensor]):
         return super().get(id(key) if isinstance(key, Tensor) else key, default)
 
 
+@says_what_to_write("backward")
 def _add_gradients(self: Tensor, dy: object = None, retain_graph: bool = False) -> None:
     """Adds the gradients of this result to `grad` of every tensor that stores its gradient.
 
@@ -254,6 +256,7 @@ def gradients(y: Tensor, dy: object = None, retain_graph: bool = False) -> Gradi
     return result
 
 
+@says_what_to_write("input_gradients")
 def input_gradients(function: Callable[..., Tensor], *inputs: Any) -> tuple[Tensor, Any]:
     """(value, gradient) of a function of one tensor, or (value, tuple of gradients) of several:
     `function(*inputs)`, a tensor of one element, and its derivatives by the inputs.

@@ -27,6 +27,16 @@ else:
     _Base = _c.TapeTensor
 
 
+class _Attribute:
+    """A property that is a function where the class is asked for it, as SINGA's `Tensor.T` is."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.function = function
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        return self.function if instance is None else self.function(instance)
+
+
 class Tensor(Reading, Writing, _Base):
     """An array of numbers on a device, to which operations can be applied.
 
@@ -345,14 +355,27 @@ class Tensor(Reading, Writing, _Base):
 
     # Shape.
 
-    def T(self) -> Tensor:  # noqa: N802 (SINGA's name)
-        """A view with the axes reversed.
+    @_Attribute
+    def T(self) -> _Transposed:  # noqa: N802 (SINGA's name)
+        """A view with the axes reversed, as NumPy's `x.T`. SINGA's `x.T()` is the same.
 
-        >>> tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0]]).T()
+        >>> tensor.Tensor(data=[[1.0, 2.0], [3.0, 4.0]]).T
         Tensor([[1., 3.],
                 [2., 4.]], dtype=float32)
         """
-        return self.transpose()
+        view = self.transpose()
+        view.__class__ = _Transposed
+        return view  # type: ignore[return-value]
+
+
+class _Transposed(Tensor):
+    """What `x.T` is: a tensor that can be called, since SINGA spells it `x.T()`."""
+
+    __slots__ = ()
+
+    def __call__(self) -> Tensor:
+        """The tensor itself."""
+        return self
 
 
 #: What `install` has put on Tensor, by name.

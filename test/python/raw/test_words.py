@@ -105,3 +105,15 @@ def test_the_table_names_what_exists():
             assert hasattr(net, first), answer
     for name in words.TENSORS:
         assert not hasattr(tensor.Tensor, name), name
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: autograd.input_gradients(lambda t: t.sum(), x, create_graph=True),
+        lambda x: x.sum().backward(create_graph=True),
+    ],
+)
+def test_there_are_no_second_derivatives(call):
+    with pytest.raises(TypeError, match=r"'create_graph': use .*has no second derivatives"):
+        call(tensor.ones((2,)))

@@ -585,6 +585,24 @@ def test_comparisons_give_bools(f: Callable[[Any, Any], Any]) -> None:
         same(got, f(A, other))
 
 
+def test_the_transpose_needs_no_brackets() -> None:
+    x = of(A)
+    for t in (x.T, x.T(), x.T.T.T()):
+        same(t, A.T)
+        assert (isinstance(t, tensor.Tensor), t.shape, t.is_transpose()) == (True, A.T.shape, True)
+    same(x.T + 1, A.T + 1)
+    same((x.T * 2)[0], A.T[0] * 2)
+    assert type(x) is type(x.T + 1)
+    assert not callable(x)
+
+
+def test_gradients_flow_through_the_transpose() -> None:
+    w = tensor.Tensor(data=np.array([[1.0, 2.0], [3.0, 4.0]]), stores_grad=True)
+    with autograd.enable_grad():
+        gradients = autograd.gradients((w.T @ np.array([[1.0], [10.0]])).sum())
+    same(gradients[w], np.array([[1.0, 1.0], [10.0, 10.0]], np.float64))
+
+
 def test_comparison_with_what_is_no_number() -> None:
     t = of(A)
     assert (t == None) is False  # noqa: E711

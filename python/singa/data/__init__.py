@@ -43,6 +43,7 @@ from .presets import (
     evaluation_transform,
     training_transform,
 )
+from .sampling import WeightedSampler
 from .synthetic import SHAPES_CLASSES, SHAPES_MEAN, SHAPES_STD, shapes
 from .synthetic_digits import DIGITS_CLASSES, DIGITS_MEAN, DIGITS_STD, digits
 from .synthetic_masks import MASKS_CLASSES, MaskSet, shapes_with_masks
@@ -102,6 +103,7 @@ __all__ = [
     "Resize",
     "TarShards",
     "TrivialAugment",
+    "WeightedSampler",
     "build_transform",
     "describe_transform",
     "digits",

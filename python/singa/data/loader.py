@@ -20,6 +20,7 @@ from .dataset import Dataset, ImageSet
 from .foreign_transforms import adapted
 from .items import Collate, collated, transformed
 from .mixing import Mix
+from .sampling import WeightedSampler
 from .tar_shards import TarShards
 from .transforms import Transform, to_float, warn_of_channels_last, warn_of_levels
 
@@ -55,6 +56,7 @@ class DataLoader:
     collate      for a `Dataset`: called with the list of a batch's items, after `transform`;
                  returns an array or a tuple of arrays whose first axis is that of the items. By
                  default equal parts of the items are stacked
+    sampler      a `WeightedSampler`, which draws the items of each epoch in place of `shuffle`
 
     Yields (images float32 (n, C, H, W), labels int32 (n,)), or with `mix` labels float32 (n,
     classes), both C-contiguous and the caller's to keep. Batches come in order, and the order and
@@ -110,11 +112,15 @@ class DataLoader:
         shard: tuple[int, int] = (0, 1),
         virtual_ranks: int | None = None,
         collate: Collate | None = None,
+        sampler: WeightedSampler | None = None,
     ) -> None:
         self._items = data if _is_dataset(data) else None
         if self._items is None:
             self._images, self._labels = _arrays(data)
         self._length = len(self._labels if self._items is None else self._items)
+        self.sampler = _checked_sampler(sampler, bool(shuffle), self._length)
+        if sampler is not None:
+            self._length = sampler.count
         for name, function in (("transform", transform), ("mix", mix), ("collate", collate)):
             if function is not None and not callable(function):
                 raise TypeError(f"[DataLoader] {name} cannot be called: {function!r}")
@@ -220,7 +226,7 @@ class DataLoader:
         empty, so that a script runs its code for the end of the epoch.
 
         Raises ValueError if `state` is malformed, or if the loader's order differs: another seed,
-        batch size or number of images, other shuffle or drop_last.
+        batch size, sampler or number of images, other shuffle or drop_last.
 
         >>> loader = data.DataLoader(data.digits("train", 64), 16, shuffle=True)
         >>> batches = iter(loader)
@@ -230,12 +236,14 @@ class DataLoader:
         >>> bool((next(iter(other))[0] == next(batches)[0]).all())  # both go on
         True
         """
+        own = {"sampler": None, **self._identity()}
         try:
             epoch, batch = state["epoch"], state["batch"]
-            identity = {key: state[key] for key in self._identity()}
+            identity = {key: state[key] for key in own if key != "sampler"}
         except (KeyError, TypeError) as error:
             raise ValueError(f"[DataLoader] not a loader's state: {error} is missing") from None
-        for key, mine in self._identity().items():
+        identity["sampler"] = state.get("sampler")
+        for key, mine in own.items():
             if identity[key] != mine:
                 raise ValueError(
                     f"[DataLoader] the state is of a loader with {key} {identity[key]!r}, "
@@ -251,13 +259,14 @@ class DataLoader:
         self._position = (epoch, batch)
 
     def _identity(self) -> dict[str, Any]:
-        return {
+        identity = {
             "seed": self.seed,
             "batch_size": self.batch_size,
             "images": self._length,
             "shuffle": self.shuffle,
             "drop_last": self.drop_last,
         }
+        return identity if self.sampler is None else identity | {"sampler": self.sampler.identity()}
 
     def __iter__(self) -> Iterator[Any]:
         epoch, start, end = self._epoch, self._start, len(self)
@@ -327,6 +336,8 @@ class DataLoader:
 
     def _order(self, epoch: int) -> NDArray[np.intp]:
         count = self._length
+        if self.sampler is not None:
+            return self.sampler.order(self._generator(epoch, 0))
         if not self.shuffle:
             return np.arange(count)
         rng = self._generator(epoch, 0)
@@ -425,6 +436,25 @@ def _whole(name: str, value: Any, least: int) -> int:
     if value < least:
         raise ValueError(f"[DataLoader] {name} must be at least {least}, got {value}")
     return int(value)
+
+
+def _checked_sampler(
+    sampler: WeightedSampler | None, shuffle: bool, items: int
+) -> WeightedSampler | None:
+    if sampler is None:
+        return None
+    if not isinstance(sampler, WeightedSampler):
+        raise TypeError(
+            f"[DataLoader] sampler must be a data.WeightedSampler, got {sampler!r:.80}; a subset "
+            "in an order of its own is a Dataset"
+        )
+    if shuffle:
+        raise ValueError("[DataLoader] a sampler draws in an order of its own: leave shuffle away")
+    if len(sampler.weights) != items:
+        raise ValueError(
+            f"[DataLoader] the sampler has {len(sampler.weights)} weights for {items} items"
+        )
+    return sampler
 
 
 def _is_dataset(data: object) -> TypeGuard[Dataset]:

@@ -18,16 +18,18 @@ from ..raw.check import integer
 SUFFIXES = frozenset(
     (
         *(".avif", ".bmp", ".dib", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg"),
-        *(".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
+        *(".j2k", ".jp2", ".jpx", ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tga", ".tif"),
+        *(".tiff", ".webp"),
     )
 )
 #: Suffixes of pictures that Pillow does not read.
-UNREADABLE_SUFFIXES = frozenset(
-    (".arw", ".cr2", ".dng", ".heic", ".heif", ".jp2", ".jxl", ".nef", ".svg")
-)
+UNREADABLE_SUFFIXES = frozenset((".arw", ".cr2", ".dng", ".heic", ".heif", ".jxl", ".nef", ".svg"))
 
 # Formats that Pillow decodes by itself. EPS, for example, would start another program.
-_FORMATS = ("AVIF", "BMP", "DIB", "GIF", "JPEG", "MPO", "PNG", "PPM", "TIFF", "WEBP")
+_FORMATS = (
+    *("AVIF", "BMP", "DIB", "GIF", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TGA", "TIFF"),
+    "WEBP",
+)
 _GREY_16 = ("I;16", "I;16B", "I;16L", "I;16N", "I")
 
 #: A file's name, or an open binary file.

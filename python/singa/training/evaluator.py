@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from .. import opt, singa_wrap
 from ..data import DataLoader
-from ..metric import Metric
+from .named import named_metrics
 from .progress import Progress
 from .totals import Measure, Totals
 
@@ -30,24 +30,13 @@ class Evaluator:
     def __init__(
         self,
         model: Model,
-        metrics: Mapping[str, Measure] | None,
+        metrics: Mapping[str, Measure | str] | Sequence[str] | None,
         dtype: Any,
         ema: opt.EMA | float | None,
         verbose: bool,
     ) -> None:
         self.model = model
-        if not isinstance(metrics, Mapping | None):
-            raise TypeError(
-                f"[Trainer] metrics: expected a dict by name, such as {{'accuracy': "
-                f"metric.Accuracy()}}, got {metrics!r:.80}"
-            )
-        self.metrics: dict[str, Measure] = dict(metrics or {})
-        for name, measure in self.metrics.items():
-            if isinstance(measure, type) or not (callable(measure) or isinstance(measure, Metric)):
-                raise TypeError(
-                    f"[Trainer] metrics: {name!r} is {measure!r:.80}; expected a Metric, or a "
-                    "function of outputs and targets"
-                )
+        self.metrics: dict[str, Measure] = named_metrics(metrics)
         if reserved := self.metrics.keys() & {"loss", "images", "counted"}:
             raise ValueError(f"[Trainer] metrics: {min(reserved)!r} has another meaning")
         self.dtype = dtype
@@ -199,7 +188,13 @@ def _first_epoch_of(loader: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _in_order(loader: Any) -> Iterator[None]:
-    """Inside, a DataLoader does not shuffle. Raises ValueError for another loader that does."""
+    """Inside, a DataLoader does not shuffle. Raises ValueError for another loader that does, and
+    for one whose sampler leaves items out."""
+    if getattr(loader, "sampler", None) is not None and isinstance(loader, DataLoader):
+        raise ValueError(
+            "[predict] the loader draws items with a sampler, so rows would not be those of the "
+            "items: give one without it"
+        )
     if getattr(loader, "shuffle", False) is not True:
         yield
         return

@@ -19,6 +19,7 @@ from singa.data import (
     ImageSet,
     Normalize,
     RandomHorizontalFlip,
+    WeightedSampler,
     standard_augmentation,
 )
 
@@ -278,6 +279,7 @@ def test_set_epoch(data):
         ({"images": 54}, "images 54, this one has 53"),
         ({"shuffle": True}, "shuffle True, this one has False"),
         ({"drop_last": True}, "drop_last True"),
+        ({"sampler": [1, 53, True]}, r"sampler \[1, 53, True\], this one has None"),
         ({"batch": 7}, "batch 7 is outside an epoch of 6"),
         ({"batch": -1}, "batch -1 is outside"),
         ({"batch": "1"}, "not a position"),
@@ -291,6 +293,36 @@ def test_a_state_of_another_loader_is_refused(data, change, message):
     with pytest.raises(ValueError, match=message):
         loader.load_state_dict({**loader.state_dict(), **change})
     assert loader.state_dict()["batch"] == 0
+
+
+def test_a_sampler_draws_by_weights(data):
+    weights = np.zeros(COUNT)
+    weights[[3, 7]] = 1, 3
+    loader = DataLoader(data, 100, transform=raw, sampler=WeightedSampler(weights, 400))
+    first, second = ([n for batch in epoch for n in batch] for epoch in passes(loader, 2))
+    assert (len(loader), set(first), len(first)) == (4, {3, 7}, 400)
+    assert 240 < first.count(7) < 350  # 300, 8.7 being its standard deviation
+    assert first != second
+    again = DataLoader(
+        data, 100, transform=raw, sampler=WeightedSampler(weights, 400), num_workers=2
+    )
+    again.load_state_dict({**loader.state_dict(), "epoch": 1})
+    assert [n for batch in passes(again, 1)[0] for n in batch] == second
+    other = DataLoader(data, 100, sampler=WeightedSampler(weights + 1, 400))
+    with pytest.raises(ValueError, match="a loader with sampler "):
+        other.load_state_dict(loader.state_dict())
+    with pytest.raises(ValueError, match="this one has None"):
+        DataLoader(data, 100).load_state_dict(loader.state_dict())
+
+
+def test_a_balanced_sampler_draws_classes_alike():
+    labels = np.repeat([0, 1, 4], [900, 90, 10])
+    order = WeightedSampler.balanced(labels).order(np.random.default_rng(0))
+    counts = np.bincount(labels[order], minlength=5)
+    assert counts.sum() == 1000
+    assert (abs(counts[[0, 1, 4]] - 1000 / 3) < 75).all()  # 14.9 is the standard deviation
+    once = WeightedSampler(1.0 + labels, 500, replacement=False).order(np.random.default_rng(0))
+    assert len(set(once.tolist())) == 500
 
 
 @pytest.mark.parametrize("state", [{}, [], None, {"epoch": 0, "batch": 0}])
@@ -409,6 +441,14 @@ def test_plain_arrays_and_float_images():
         (None, {"seed": -1}, ValueError, "seed must be at least 0"),
         (None, {"seed": True}, TypeError, "seed must be an integer"),
         (None, {"transform": 3}, TypeError, "cannot be called: 3"),
+        (None, {"sampler": [1, 0]}, TypeError, r"must be a data\.WeightedSampler"),
+        (None, {"sampler": WeightedSampler([1])}, ValueError, "1 weights for 2 items"),
+        (
+            None,
+            {"sampler": WeightedSampler([1, 0]), "shuffle": True},
+            ValueError,
+            "leave shuffle away",
+        ),
     ],
 )
 def test_refusals(data, options, error, message):
@@ -488,3 +528,22 @@ def test_a_forked_child_is_told_and_can_start_its_own(data):
         print("both")
     """)
     assert (done.stdout, done.returncode) == ("both\n", 0), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: WeightedSampler([]), "not all 0"),
+        (lambda: WeightedSampler([0, 0]), "not all 0"),
+        (lambda: WeightedSampler([1, -1]), "none negative"),
+        (lambda: WeightedSampler([1, np.nan]), "finite"),
+        (lambda: WeightedSampler([[1]]), "vector"),
+        (lambda: WeightedSampler([1], 0), "count must be at least 1"),
+        (lambda: WeightedSampler([1, 0], replacement=False), "1 items have a positive weight"),
+        (lambda: WeightedSampler.balanced([0.5]), "class numbers"),
+        (lambda: WeightedSampler.balanced([-1]), "class numbers"),
+    ],
+)
+def test_weights_that_are_none(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -198,6 +198,17 @@ class Accuracy(_OfClasses):
             raise self._nothing()
         return float(right / count)
 
+    def rows_right(self, rows: int) -> float:
+        """This rank's accuracy times `rows`, the number of rows that were added: with a target for
+        each row, how many were right. 0 if nothing was added.
+
+        >>> accuracy = metric.Accuracy()
+        >>> accuracy.update(np.array([1, 2, 2]), np.array([1, 2, 0]))
+        >>> accuracy.rows_right(3)
+        2.0
+        """
+        return rows * self._right / self._count if self._count else 0.0
+
     def reset(self) -> None:
         """Forgets what was added."""
         super().reset()

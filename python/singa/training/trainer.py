@@ -27,6 +27,7 @@ from .curves import plot_curves
 from .evaluator import Evaluator, check_batches, nonfinite_inputs
 from .log import JsonLinesLog, read_log
 from .log_base import Log
+from .named import named_loss
 from .program import StopSignals, say
 from .progress import Progress
 from .totals import (
@@ -53,8 +54,11 @@ class Trainer(Evaluator):
                 loss. A model that is not compiled yet is compiled for recorded steps.
     metrics     what is computed beside the loss, by name. A function of outputs and targets that
                 returns a sum over the batch, such as `metric.count_top_k`: its mean over the rows,
-                in training and validation. A `Metric`: in validation alone.
-    loss        function of outputs and targets, which becomes `model.loss`
+                in training and validation. A `Metric`: in validation alone. Or a list of names
+                among "accuracy", "top5", "mae", "mse" (in training, too), "auc" and "r2"
+    loss        function of outputs and targets, which becomes `model.loss`; or a name:
+                "cross_entropy", "bce_with_logits", "mse", "mae", "smooth_l1", "huber", "nll" or
+                "focal", the layer with its defaults
     dtype       type of convolutions and products, "bfloat16" or "float16"; see `Model.compile`
     ema         averages of the weights, or their decay. They are updated after each update of the
                 optimizer, and validated and saved by BestModel in the place of the weights.
@@ -92,8 +96,8 @@ class Trainer(Evaluator):
         self,
         model: Model,
         *,
-        metrics: Mapping[str, Measure] | None = None,
-        loss: Callable[[Any, Any], Tensor] | None = None,
+        metrics: Mapping[str, Measure | str] | Sequence[str] | None = None,
+        loss: Callable[[Any, Any], Tensor] | str | None = None,
         dtype: Any = None,
         ema: opt.EMA | float | None = None,
         callbacks: Sequence[Callback] = (),
@@ -108,12 +112,7 @@ class Trainer(Evaluator):
     ) -> None:
         super().__init__(model, metrics, dtype, ema, bool(verbose))
         if loss is not None:
-            if not callable(loss) or isinstance(loss, type):
-                raise TypeError(
-                    "[Trainer] loss: expected a layer or a function of outputs and targets, such "
-                    f"as layer.MSELoss() or layer.CrossEntropyLoss(), got {loss!r:.80}"
-                )
-            model.loss = loss
+            model.loss = named_loss(loss)
         self.callbacks = list(callbacks)
         self.loggers = list(loggers)
         for logger in self.loggers:

@@ -119,6 +119,46 @@ def test_a_regression_of_arrays():
     assert found["mae"] == pytest.approx(np.abs(errors).mean(), rel=1e-4)
 
 
+@pytest.mark.parametrize("name", ["mse", "mae", "l1", "huber", "smooth_l1"])
+def test_a_loss_by_name(name):
+    x, y = ONES, 3 * ONES[:, :1]
+    net = models.Sequential(layer.Linear(1))
+    net.compile([x])
+    apart = net.predict(x).astype(np.float64) - y
+    near = np.where(abs(apart) < 1, apart**2 / 2, abs(apart) - 0.5)
+    expected = {"mse": apart**2, "mae": abs(apart), "l1": abs(apart)}.get(name, near)
+    found = net.evaluate(x, y, loss=name, metrics=["mse", "mae"], verbose=False)
+    assert found["loss"] == pytest.approx(expected.mean(), rel=1e-6)
+    assert found["mse"] == pytest.approx((apart**2).mean(), rel=1e-6)
+    assert found["mae"] == pytest.approx(abs(apart).mean(), rel=1e-6)
+
+
+def test_metrics_by_name_are_those_of_training_too():
+    x, y = classes()
+    records = []
+    for metrics in ({"accuracy": metric.count_top_k}, ["accuracy"], {"accuracy": "acc"}):
+        (record,) = made().fit(
+            x, y, batch_size=20, validation=(x, y), loss="cross_entropy", metrics=metrics,
+            verbose=False,
+        )  # fmt: skip
+        records.append({name: record[name] for name in record if "accuracy" in name})
+    assert records[0] == records[1] == records[2]
+    assert sorted(records[0]) == ["train_accuracy", "val_accuracy"]
+
+
+def test_accuracy_of_one_hot_targets_and_of_pixels():
+    net = models.Sequential(layer.Identity())
+    scores = np.array([[2, 1, 0], [0, 1, 2], [1, 0, 0], [0, 3, 0]], np.float32)
+    net.compile([scores])
+    hot = np.eye(3, dtype=np.float32)[[0, 1, 2, 1]]
+    found = net.evaluate(scores, hot, batch_size=3, metrics=["accuracy"], verbose=False)
+    assert found["accuracy"] == 0.5
+    pixels = scores.reshape(2, 2, 3, 1).transpose(0, 2, 1, 3)
+    labels = np.array([[[0], [1]], [[0], [1]]], np.int32)
+    found = net.evaluate(pixels, labels, batch_size=1, metrics=["accuracy"], verbose=False)
+    assert found["accuracy"] == 0.75
+
+
 def test_predictions_are_in_the_order_of_the_items():
     x = np.random.default_rng(0).normal(size=(60, 5)).astype(np.float32)
     net = models.Sequential(layer.Linear(2))
@@ -740,8 +780,13 @@ def test_stops_when_the_loss_is_no_number():
         (lambda t, b: Trainer(t.model, patience=3), TypeError, "has no argument 'patience'"),
         (lambda t, b: t.model.fit(data.ArrayDataset(ONES), ONES), TypeError, "are for arrays"),
         (lambda t, b: t.model.fit(b, b), TypeError, "x is a list: give a NumPy"),
-        (lambda t, b: Trainer(t.model, metrics=["accuracy"]), TypeError, r"metric\.Accuracy\(\)"),
-        (lambda t, b: Trainer(t.model, loss="mse"), TypeError, r"such as layer\.MSELoss\(\)"),
+        (lambda t, b: Trainer(t.model, metrics=[len]), TypeError, r"metric\.Accuracy\(\)"),
+        (lambda t, b: Trainer(t.model, metrics="acc"), TypeError, r"such as \['accuracy'\]"),
+        (lambda t, b: Trainer(t.model, metrics=["f1"]), ValueError, r"use .*metric\.F1\(num"),
+        (lambda t, b: Trainer(t.model, metrics=["acuracy"]), ValueError, "use one of accuracy"),
+        (lambda t, b: Trainer(t.model, loss=3), TypeError, r"such as layer\.MSELoss\(\)"),
+        (lambda t, b: Trainer(t.model, loss="binary_crossentropy"), ValueError, "bce_with_logits"),
+        (lambda t, b: Trainer(t.model, loss="entropy"), ValueError, "use one of cross_entropy, "),
         (lambda t, b: t.model.fit(ONES, validation_data=b), TypeError, "use validation, a pair"),
         (lambda t, b: t.model.fit(ONES, class_weight={}), TypeError, "CrossEntropyLoss.weight="),
         (lambda t, b: t.model.fit(ONES, optimizer="adam"), TypeError, "set_optimizer"),

@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 
 from .. import opt, singa_wrap
 from ..data import DataLoader
+from ..dtypes import is_float
+from ..tensor import Tensor
 from .named import named_metrics
+from .program import say
 from .progress import Progress
 from .totals import Measure, Totals
 
@@ -167,6 +170,22 @@ def nonfinite_inputs(loader: Any, as_tensors: Callable[[Any], tuple[Any, ...]]) 
                         f"{what} {wrong} NaN or infinite numbers of {values.size} in batch {number}"
                     )
     return ""
+
+
+def say_if_unnormalised(x: Any) -> None:
+    """Says so if the numbers of a batch of inputs are far from a mean of 0 and a spread of 1."""
+    if not isinstance(x, Tensor) or not is_float(x.dtype) or not x.size():
+        return
+    values = x.numpy().astype(np.float64)
+    mean, spread = float(values.mean()), float(values.std())
+    if not np.isfinite(spread) or not spread:
+        return  # NaN is an error of its own, and one value says nothing
+    if abs(mean) > spread or not 0.2 < spread < 5:
+        how = "data.Normalize(mean, std) as transform" if x.ndim() == 4 else "(x - mean) / spread"
+        say(
+            f"note: the inputs have mean {mean:.3g} and spread {spread:.3g}; networks learn better "
+            f"from mean 0 and spread 1: {how}"
+        )
 
 
 @contextlib.contextmanager

@@ -8,10 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import distributed
-from ..data import ArrayDataset, DataLoader, Dataset, ImageSet
+from ..data import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    ArrayDataset,
+    DataLoader,
+    Dataset,
+    ImageFolder,
+    ImageSet,
+    Normalize,
+)
 from ..device import get_default_device
 from ..tensor import Tensor
 from .callbacks import Record
+from .program import say
 from .trainer import Trainer
 
 if TYPE_CHECKING:
@@ -33,6 +43,8 @@ def fit(
     **options: Any,
 ) -> list[Record]:
     """See `Model.fit`."""
+    if (said := _normalize(model, x)) and options.get("verbose", True):
+        say(said)
     loader = as_loader(model, x, y, batch_size, shuffle, seed)
     is_ours = loader is not x
     if is_ours:
@@ -70,6 +82,8 @@ def as_loader(
     """Batches of arrays (N, ...) or tensors, or of a Dataset such as an ImageFolder. What is a
     loader already, or a list of batches, comes back. `shard` is that of this rank by default.
 
+    Pictures of an ImageSet or an ImageFolder are prepared by `model.transform`.
+
     Raises TypeError for targets `y` beside a loader or a Dataset.
     """
     if isinstance(x, Tensor | np.ndarray) or _is_array_of_others(x):
@@ -84,7 +98,30 @@ def as_loader(
         dataset = x
     device = next((p.device for p in model.get_params().values()), get_default_device())
     shard = distributed.shard() if shard is None else shard
-    return DataLoader(dataset, batch_size, shuffle, seed, device=device, shard=shard)
+    transform = model.transform if _has_pictures(dataset) else None
+    return DataLoader(dataset, batch_size, shuffle, seed, transform, device=device, shard=shard)
+
+
+def _has_pictures(x: Any) -> bool:
+    """Whether it is a set of pictures with levels from 0 to 255."""
+    return isinstance(x, ImageFolder) or (isinstance(x, ImageSet) and x.images.dtype == np.uint8)
+
+
+def _normalize(model: Model, x: Any) -> str:
+    """Gives a model without a transform one that normalises the pictures x; returns a sentence on
+    it, or ""."""
+    if model.transform is not None or not _has_pictures(x) or not len(x):
+        return ""
+    if isinstance(x, ImageSet):
+        mean, std = x.mean_std()
+        std = tuple(each or 1.0 for each in std)  # of a channel with one level
+        what = "their own"
+    else:
+        mean, std, what = IMAGENET_MEAN, IMAGENET_STD, "ImageNet's"
+        if x.channels == 1:
+            mean, std = ((sum(each) / 3,) for each in (mean, std))
+    model.transform = Normalize(mean, std)
+    return f"{x.name}: pictures are normalised by {what} mean and spread, which the model keeps"
 
 
 def _is_array_of_others(x: Any) -> bool:

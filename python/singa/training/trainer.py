@@ -24,7 +24,7 @@ from . import checkpoint
 from .callbacks import Callback, Record
 from .checkpoint import BackgroundSaver, json_value
 from .curves import plot_curves
-from .evaluator import Evaluator, check_batches, nonfinite_inputs
+from .evaluator import Evaluator, check_batches, nonfinite_inputs, say_if_unnormalised
 from .log import JsonLinesLog, read_log
 from .log_base import Log
 from .named import named_loss
@@ -265,7 +265,10 @@ class Trainer(Evaluator):
         done = loader.state_dict()["batch"] if hasattr(loader, "state_dict") else 0
         with Progress(len(loader), title, start=done, shown=self.verbose) as bar:
             for number, given in enumerate(loader, 1):
-                self._step(self._tensors(given), getattr(loader, "weight", 1.0))
+                batch = self._tensors(given)
+                if self.verbose and number == 1 and self.epoch == 1 and not self.resumed:
+                    say_if_unnormalised(batch[0])
+                self._step(batch, getattr(loader, "weight", 1.0))
                 if number % parts:
                     continue
                 bar.step(**self._totals.means(), **{"images/s": rate()})

@@ -119,6 +119,68 @@ def test_a_regression_of_arrays():
     assert found["mae"] == pytest.approx(np.abs(errors).mean(), rel=1e-4)
 
 
+def pictures(shift=0):
+    images = np.random.default_rng(0).integers(40, 120, (40, 3, 4, 4), dtype=np.uint8) + shift
+    return data.ImageSet(images.astype(np.uint8), np.arange(40, dtype=np.int32) % 2, ("a", "b"))
+
+
+def test_pictures_are_normalised_by_default(tmp_path, capsys):
+    train, test = pictures(), pictures(100)
+    nets = []
+    for given in (train, data.DataLoader(train, 20, transform=data.Normalize(*train.mean_std()))):
+        singa.seed(0)
+        net = models.Sequential(layer.Flatten(), layer.Linear(2))
+        net.set_optimizer(opt.SGD(0.1))
+        net.fit(given, batch_size=20, shuffle=False, epochs=2)
+        nets.append(net)
+    own, by_hand = nets
+    assert "pictures are normalised by their own mean and spread" in capsys.readouterr().out
+    for name, value in states(by_hand).items():
+        np.testing.assert_array_equal(states(own)[name], value, name)
+    assert own.transform == data.Normalize(*train.mean_std())
+    assert by_hand.transform is None  # its loader has one
+    loader = data.DataLoader(test, 20, transform=own.transform)
+    np.testing.assert_array_equal(own.predict(test), own.predict(loader))
+    found = own.evaluate(test, batch_size=20, verbose=False)
+    assert found == own.evaluate(loader, verbose=False)
+    own.save(tmp_path / "net.singa")
+    (kept,) = singa.load(tmp_path / "net.singa").transform.transforms
+    assert kept == own.transform
+    own.fit(test, verbose=False)  # a model that has a transform keeps it
+    assert own.transform == kept
+
+
+def test_a_folder_of_pictures_is_normalised(tmp_path):
+    image_module = pytest.importorskip("PIL.Image")
+    for name in "ab":
+        (tmp_path / "set" / name).mkdir(parents=True)
+        image_module.new("RGB", (4, 4), "red").save(tmp_path / "set" / name / "0.png")
+    net = models.Sequential(layer.Flatten(), layer.Linear(2))
+    net.set_optimizer(opt.SGD(0.1))
+    net.fit(data.ImageFolder(tmp_path / "set"), verbose=False)
+    assert net.transform == data.Normalize(data.IMAGENET_MEAN, data.IMAGENET_STD)
+
+
+@pytest.mark.parametrize(
+    ("scale", "shift", "said"),
+    [
+        (1.0, 0.0, False),
+        (0.29, 0.5, True),  # of numbers from 0 to 1
+        (70.0, 0.0, True),
+        (0.1, 0.0, True),
+        (2.0, 1.0, False),
+    ],
+)
+def test_inputs_far_from_mean_0_and_spread_1_are_named(capsys, scale, shift, said):
+    x = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32) * scale + shift
+    net = models.Sequential(layer.Linear(2))
+    net.set_optimizer(opt.SGD(1e-6))
+    net.fit(x, np.arange(40, dtype=np.int32) % 2, epochs=2)
+    assert capsys.readouterr().out.count("networks learn better from mean 0") == said
+    net.fit(x, np.arange(40, dtype=np.int32) % 2, verbose=False)
+    assert capsys.readouterr().out == ""
+
+
 @pytest.mark.parametrize("name", ["mse", "mae", "l1", "huber", "smooth_l1"])
 def test_a_loss_by_name(name):
     x, y = ONES, 3 * ONES[:, :1]

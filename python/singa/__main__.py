@@ -405,6 +405,7 @@ _PROGRAMS = {
         "commands.train",
         "train a network on a folder of pictures, CIFAR, MNIST or generated images",
     ),
+    "evaluate": ("commands.evaluate", "say how well a trained network classifies pictures"),
     "predict": ("commands.predict", "classify pictures with a network that train has trained"),
     "export": ("commands.export", "write a trained network as an ONNX file"),
     "quantize": (

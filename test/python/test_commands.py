@@ -14,8 +14,8 @@ from singa import bench, device_memory, models
 from singa.training import read_log
 
 COMMANDS = (
-    *("doctor", "env", "train", "predict", "report", "compare", "launch", "bench", "replay", "run"),
-    *("cmake-dir", "summary", "plot", "export", "quantize", "serve"),
+    *("doctor", "env", "train", "evaluate", "predict", "report", "compare", "launch", "bench"),
+    *("replay", "run", "cmake-dir", "summary", "plot", "export", "quantize", "serve"),
 )
 
 

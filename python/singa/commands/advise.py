@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,9 @@ from .. import layer, models, opt, tensor
 from ..model import Model
 from ..report.advice import advise
 from ..report.bench import Case
+from ..training import checkpoint
 from ..training.program import add_device_arguments, at_least, choose_device, reporting_errors
+from . import decoding, predictions
 from .networks import open_network
 
 PROG = "python -m singa advise"
@@ -81,8 +84,23 @@ def run(args: argparse.Namespace) -> int:
             net.loss = layer.SoftMaxCrossEntropy()
         net.set_optimizer(opt.SGD(lr=0.01, momentum=0.9))
         net.compile([batch[0]], **options)
-    print(advise(net, *(batch[:1] if args.inference else batch), limit=args.limit))
+    advice = advise(net, *(batch[:1] if args.inference else batch), limit=args.limit)
+    if not args.inference and (found := _decoding(Path(args.model))) is not None:
+        step, count = advice.ms / 1000, len(batch[0])
+        if found.is_long(step, count):
+            advice.append(decoding.piece(found, step, count))
+    print(advice)
     return 0
+
+
+def _decoding(run: Path) -> decoding.Decoding | None:
+    """What decoding takes in a run on pictures without a cache; None for other networks, and if its
+    pictures are gone."""
+    try:
+        settings = checkpoint.read_progress(run / "checkpoint.safetensors")["settings"]
+        return decoding.measure(predictions.test_set(settings))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _random_batch(net: Model, count: int) -> tuple[tensor.Tensor, tensor.Tensor]:

@@ -19,9 +19,16 @@ from ..data.pictures import SUFFIXES
 from ..data.transforms import Transform
 from ..training.program import say, warnings_as_notes
 from ..training.recipe import load_cifar10
+from .picture_size import fitting_size, usual_side
+
+Statistics = tuple[Sequence[float], Sequence[float]]
 
 #: Names of the parts of a data set that is already split.
 TRAIN_PARTS, TEST_PARTS = ("train", "training"), ("val", "valid", "validation", "test", "testing")
+
+#: Range of a random crop's share of the area of pictures that are no larger than the network's
+#: images, where less would leave too little.
+_WHOLE = (0.7, 1.0)
 
 #: Share of each class that is held out.
 DEFAULT_SPLIT = 0.2
@@ -185,17 +192,36 @@ def _has_pictures(root: Path) -> bool:
     return False
 
 
-def load(args: argparse.Namespace) -> PictureSets:
-    """The data that the arguments ask for. Says how much there is."""
+def load(args: argparse.Namespace, statistics: Statistics | None = None) -> PictureSets:
+    """The data that the arguments ask for. Says how much there is. Pictures in files are normalised
+    by `statistics`, mean and standard deviation of each channel, or those of ImageNet."""
     kind = kind_of(args.data, args.download)
-    sets = _load_pictures(args) if kind == "pictures" else _load_arrays(kind, args)
+    sets = _load_pictures(args, statistics) if kind == "pictures" else _load_arrays(kind, args)
     if args.images is not None:
         sets.train = _head(sets.train, args.images)
     say(
         f"{sets.train.name}: {len(sets.train)} images; "
         f"{'held out' if kind == 'pictures' else sets.test.name}: {len(sets.test)}"
     )
+    if kind == "pictures":
+        say(f"the network gets {sets.size} x {sets.size} pixels of each")
     return sets
+
+
+def choose_size(args: argparse.Namespace) -> None:
+    """Sets the size of the images of a folder of pictures, unless it is given."""
+    if args.size is not None or kind_of(args.data, args.download) != "pictures":
+        return
+    root = Path(args.data)
+    parts = parts_of(root) if root.is_dir() else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # `load` warns
+        listed = data.ImageFolder(root if parts is None else parts[0], columns=_columns(args))
+    args.size = args.settings["size"] = fitting_size(args.architecture, usual_side(listed.paths))
+
+
+def _columns(args: argparse.Namespace) -> Any:
+    return args.columns and tuple(args.columns.split(","))
 
 
 def _load_arrays(kind: str, args: argparse.Namespace) -> PictureSets:
@@ -221,7 +247,7 @@ def _load_arrays(kind: str, args: argparse.Namespace) -> PictureSets:
     return PictureSets(kind, train, test, train.classes, augment, plain, channels, size)
 
 
-def _load_pictures(args: argparse.Namespace) -> PictureSets:
+def _load_pictures(args: argparse.Namespace, statistics: Statistics | None) -> PictureSets:
     # The cache and the check of all files are worth it only with the sizes that are needed.
     common: dict[str, Any] = {"on_error": "skip", "cache": args.cache}
     common["shorter_side"] = round(args.size / 0.875 * 1.5)
@@ -229,8 +255,7 @@ def _load_pictures(args: argparse.Namespace) -> PictureSets:
     parts = parts_of(root) if root.is_dir() else None
     with warnings_as_notes():
         if parts is None:
-            columns = args.columns and tuple(args.columns.split(","))
-            whole = data.ImageFolder(root, columns=columns, **common)
+            whole = data.ImageFolder(root, columns=_columns(args), **common)
             if whole.held_out is not None and args.split == DEFAULT_SPLIT:
                 train, test = whole.split()
             else:
@@ -260,11 +285,15 @@ def _load_pictures(args: argparse.Namespace) -> PictureSets:
     if rare := _rare(train):
         advice = "" if args.class_weights else "; --class-weights balanced weighs classes alike"
         say(f"few pictures for the training: {some(rare)}{advice}")
-    statistics = data.IMAGENET_MEAN, data.IMAGENET_STD
-    prepare = data.evaluation_transform(args.size, *statistics)
+    statistics = statistics or (data.IMAGENET_MEAN, data.IMAGENET_STD)
+    # Of pictures that are no larger nothing is cut off.
+    is_whole = usual_side(train.paths) <= args.size
+    prepare = data.evaluation_transform(args.size, *statistics, 1.0 if is_whole else 0.875)
     augment: Transform = prepare
     if not args.no_augment:
-        augment = data.training_transform(args.size, *statistics, augment=args.augment)
+        augment = data.training_transform(
+            args.size, *statistics, args.augment, *([_WHOLE] if is_whole else [])
+        )
     return PictureSets("pictures", train, test, train.classes, augment, prepare, 3, args.size)
 
 

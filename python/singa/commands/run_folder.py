@@ -49,18 +49,20 @@ class RunFolder:
         return self.path.resolve().name
 
     def command(self) -> str:
-        """The command that repeats the run; empty if its settings are not known."""
+        """The commands that repeat the run; empty if its settings are not known."""
         if not self.settings:
             return ""
         words = ["python", "-m", "singa", "train"]
         for name, value in self.settings.items():
             if name in _OF_PICTURES and self.settings.get("size") is None:
                 continue
-            if value is None or value is False:
+            if value is None or value is False or name == "extended":
                 continue
             words.append("--" + name.replace("_", "-"))
             words += [] if value is True else [str(value)]
-        return shlex.join(words)
+        again = ["python", "-m", "singa", "train", "--out", str(self.path), "--resume", "--epochs"]
+        longer = [[*again, str(epochs)] for epochs in self.settings.get("extended", [])]
+        return " && ".join(shlex.join(command) for command in [words, *longer])
 
     def last(self) -> dict[str, float]:
         """The numbers of the last epoch."""
@@ -68,7 +70,7 @@ class RunFolder:
         return {name: value for name, value in last if is_number(value) and math.isfinite(value)}
 
 
-_OF_PICTURES = ("size", "split", "augment", "columns", "class_weights")
+_OF_PICTURES = ("size", "split", "augment", "columns", "class_weights", "weights")
 
 
 def read_run(path: Path) -> RunFolder:

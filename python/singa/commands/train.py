@@ -2,9 +2,11 @@
 
     python -m singa train --data pets               a folder of pictures: pets/cat/1.jpg, ...
     python -m singa train --data pets --model mobilenet_v2    a network for larger pictures
+    python -m singa train --data pets --weights runs/dogs     starts from trained weights
     python -m singa train --quick                   a short run on generated images
     python -m singa train --data cifar-10 --download          downloads CIFAR-10 first
     python -m singa train --out runs/pets --resume  continues after Ctrl-C or a crash
+    python -m singa train --out runs/pets --resume --epochs 40   trains longer
     python -m singa predict runs/pets cat.jpg       asks the trained network
 
 --data takes
@@ -21,7 +23,9 @@ The output folder (--out) gets these files:
     environment.json        what singa.doctor() says of the machine
 
 A run that is resumed gives the same bits as one that was never interrupted. Ctrl-C saves a
-checkpoint and stops; a second Ctrl-C stops at once.
+checkpoint and stops; a second Ctrl-C stops at once. With --resume, --epochs may be larger than
+before, also when the run has ended. The learning rate then goes through its schedule once more over
+the epochs that are added, so the loss rises before it falls below what it was.
 
 `python -m singa launch -n 2 -m singa train ...` trains on two processes, each on its part of every
 batch. A run may be resumed with another number of ranks. With --virtual-ranks 4, it gives the same
@@ -43,6 +47,7 @@ import singa
 
 from .. import autograd, device, distributed, metric, models
 from ..launcher.interpreter import program_name
+from ..model import Model
 from ..tensor import Tensor, from_numpy
 from ..training import Callback, Trainer
 from ..training.picture_classifier import FILE_NAME, PictureClassifier
@@ -59,20 +64,21 @@ from ..training.recipe import (
     SMALL_NETWORKS,
     add_recipe_arguments,
     compile_network,
+    extended_schedule,
     make_optimizer,
     set_recipe_defaults,
 )
-from . import picture_sets
+from . import decoding, picture_sets
 from .run_folder import note_environment
+from .start_weights import load_start
 
 PROG = program_name("train")
 SETTINGS = (
     *("model", "data", "images", *RECIPE, "size", "split", "augment", "columns"),
-    "class_weights",
+    *("class_weights", "weights"),
 )
 #: Networks for pictures.
 LARGE = tuple(name for name in models.names() if name not in ("gpt_small", "unet"))
-_SMALLEST = 64  # side in pixels to which pictures are reduced at most, by default
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -104,14 +110,24 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         help="use only the first N training images; pictures: about N, of all classes [all]",
     )
     add_recipe_arguments(
-        run, epochs="15; pictures: 20", batch_size="128; pictures: 32", lr="0.1; pictures: 0.025"
+        run,
+        epochs="15; pictures: 20",
+        batch_size="128; pictures: 32",
+        lr="0.1; pictures: 0.025, with --weights 0.01",
     )
-    pictures = parser.add_argument_group("a folder of pictures (a resumed run keeps the first 5)")
+    pictures = parser.add_argument_group("a folder of pictures (a resumed run keeps the first 6)")
+    pictures.add_argument(
+        "--weights",
+        metavar="PATH",
+        help="start from trained weights, with a new last layer: another run, a file of "
+        "Model.save, or a folder or file of timm, transformers or torchvision [random weights]",
+    )
     pictures.add_argument(
         "--size",
         type=count,
         metavar="N",
-        help="side in pixels of what the network gets [the network's own, at least 64]",
+        help="side in pixels of what the network gets [that of the pictures, if the network "
+        "takes it; of larger ones its own, at least 64]",
     )
     pictures.add_argument(
         "--split",
@@ -162,7 +178,9 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     if given.download and not given.data and not given.resume:
         parser.error("--download needs --data, the folder for CIFAR-10")
     kind = _set_defaults(parser, given)
-    args = parse_run(parser, argv, SETTINGS, lambda args: Path("runs") / _name(args, kind))
+    args = parse_run(
+        parser, argv, SETTINGS, lambda args: Path("runs") / _name(args, kind), more_epochs=True
+    )
     _check_model(parser, args)
     return args
 
@@ -189,6 +207,8 @@ def _set_defaults(parser: argparse.ArgumentParser, given: argparse.Namespace) ->
         parser.set_defaults(model="lenet")
     if kind == "pictures":
         parser.set_defaults(model="resnet20_cifar", epochs=20, batch_size=32, lr=0.025)
+        if given.weights:
+            parser.set_defaults(model=None, lr=0.01)
     set_recipe_defaults(parser, given)
     return kind
 
@@ -202,23 +222,22 @@ def _name(args: argparse.Namespace, kind: str) -> str:
 
 
 def _check_model(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """Chooses the architecture and the size. Exits with an error for a model that the data do not
-    have."""
+    """Chooses the architecture. Exits with an error for a model that the data do not have."""
     kind = "generated"
     with contextlib.suppress(OSError, ValueError):
         kind = picture_sets.kind_of(args.data, args.download)
     known = LARGE if kind == "pictures" else tuple(SMALL_NETWORKS)
+    if args.weights and kind == "pictures":  # they say which network it is
+        args.architecture = args.model
+        return
     if args.model not in known:
         parser.error(
             f"argument --model: invalid choice: {args.model!r} (choose from {', '.join(known)})"
         )
     args.architecture = args.model if kind == "pictures" else SMALL_NETWORKS[args.model]
     if kind == "pictures":
-        if args.size is None:
-            args.size = max(models.create(args.architecture).image_shape[1], _SMALLEST)
-            args.settings["size"] = args.size
         return
-    for name in ("size", "split", "augment", "cache", "columns", "class_weights"):
+    for name in ("size", "split", "augment", "cache", "columns", "class_weights", "weights"):
         if getattr(args, name) != parser.get_default(name):
             parser.error(f"--{name.replace('_', '-')} is for a folder of pictures")
 
@@ -226,13 +245,22 @@ def _check_model(parser: argparse.ArgumentParser, args: argparse.Namespace) -> N
 def train(args: argparse.Namespace) -> int:
     """Trains, or resumes a run; returns the exit status."""
     hardware = choose_device(args.device, args.threads)
+    start = load_start(args.weights, args.model) if args.weights else None
+    if start is not None:
+        args.model = args.settings["model"] = start.name
+        args.size = args.settings["size"] = args.size or start.side
+    picture_sets.choose_size(args)  # before the seed is set: it may draw
     singa.seed(args.seed)
-    sets = picture_sets.load(args)
+    sets = picture_sets.load(args, None if start is None else start.statistics)
     loader, test_loader = sets.loaders(args)
     classes = len(sets.classes)
-    net = models.create(
-        args.architecture, num_classes=classes, label_smoothing=args.label_smoothing
-    )
+    if start is None:
+        net: Model = models.create(
+            args.architecture, num_classes=classes, label_smoothing=args.label_smoothing
+        )
+    else:
+        net = start.net
+        say(f"starts from {args.weights} {start.for_classes(sets.classes, args.label_smoothing)}")
     net.class_names = list(sets.classes)
     net.set_optimizer(make_optimizer(args, len(loader)))
     if args.class_weights:
@@ -249,7 +277,11 @@ def train(args: argparse.Namespace) -> int:
     trainer = Trainer(
         net,
         metrics=metrics,
-        callbacks=[_FilesOfRun(args.out, save_model)],
+        callbacks=[
+            _FilesOfRun(args.out, save_model),
+            _MoreEpochs(args, len(loader)),
+            *([] if args.cache else [_CacheAdvice(sets.train)]),
+        ],
         out=args.out,
         checkpoint_steps=args.checkpoint_steps,
         settings=args.settings,
@@ -257,7 +289,7 @@ def train(args: argparse.Namespace) -> int:
         validation_name="test",
     )
     resume = {"resume": args.resume, "overwrite": args.overwrite}
-    records = trainer.fit(loader, args.epochs, test_loader, **resume)
+    records = trainer.fit(loader, [args.epochs, *args.extended][-1], test_loader, **resume)
     if trainer.exit_status:
         say(f"stopped after step {trainer.optimizer.steps}; --resume continues from there")
         return trainer.exit_status
@@ -285,6 +317,35 @@ def _balanced_loss(
         return autograd.softmax_cross_entropy(out, y, smoothing, weight)
 
     return loss
+
+
+class _MoreEpochs(Callback):
+    """Of a run that was extended, the schedule of the learning rate is the first one, and then that
+    of the epochs that were added."""
+
+    def __init__(self, args: argparse.Namespace, steps_per_epoch: int) -> None:
+        self.args, self.steps_per_epoch = args, steps_per_epoch
+
+    def on_train_begin(self, trainer: Trainer) -> None:
+        if self.args.extended:
+            own = getattr(trainer.optimizer, "opt", trainer.optimizer)
+            own.lr = extended_schedule(self.args, self.steps_per_epoch)
+
+
+class _CacheAdvice(Callback):
+    """Says after the first epoch of a call if a cache would help."""
+
+    def __init__(self, pictures: Any) -> None:
+        self.pictures = pictures
+
+    def on_epoch_end(self, trainer: Trainer, record: dict[str, Any]) -> None:
+        pictures, self.pictures = self.pictures, None
+        rate = record["images_per_s"] / distributed.world_size()
+        if pictures is None or not distributed.is_main() or not rate:
+            return
+        found = decoding.measure(pictures)
+        if found is not None and found.is_long(1 / rate):
+            say(decoding.sentence(found, 1 / rate))
 
 
 class _FilesOfRun(Callback):

@@ -153,6 +153,21 @@ def _decoded(op: str, path: Any, shorter_side: int | None) -> Any:
         raise BrokenPictureError(op, path, error) from error
 
 
+def picture_size(path: Any) -> tuple[int, int]:
+    """(width, height) of a picture in a file as it is stored, without decoding it. Raises as
+    `read_picture` does."""
+    require_pillow("picture_size")
+    from PIL import Image
+
+    try:
+        with Image.open(path, formats=_known_formats()) as file:
+            return file.size
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # decoders raise anything for damaged files
+        raise BrokenPictureError("picture_size", path, error) from error
+
+
 def scaled_size(size: tuple[int, int], shorter_side: int) -> tuple[int, int]:
     """The size with the same proportions and this shorter side, rounded as torchvision does."""
     first, second = size

@@ -90,6 +90,8 @@ def parse_run(
     argv: Sequence[str] | None,
     settings: Collection[str],
     default_out: Callable[[argparse.Namespace], Path],
+    *,
+    more_epochs: bool = False,
 ) -> argparse.Namespace:
     """The arguments of a program with the options of `add_run_arguments`.
 
@@ -97,6 +99,10 @@ def parse_run(
     and exits with an error if others are given. They are in `args.settings`, for the progress of
     `checkpoint.save`; `args.checkpoint` is its path. A job that `singa launch` has started again
     resumes if there is a checkpoint.
+
+    With `more_epochs` a resumed run may be given more `epochs` than before. `args.extended` then
+    has, and the setting of this name, the numbers to which it was extended, one after another;
+    `epochs` stays what it was at first.
     """
     args = parser.parse_args(argv)
     args.out = args.out or default_out(args)
@@ -112,6 +118,9 @@ def parse_run(
             parser.error(f"--resume: {error}")
         parser.set_defaults(**saved)
         given = parser.parse_args(argv)
+        if more_epochs:
+            args.extended = _extended(parser, args.out, saved, given.epochs)
+            given.epochs = saved["epochs"]
         for name in settings:
             value = saved.get(name, parser.get_default(name))  # older runs may lack a setting
             if getattr(given, name) != value:
@@ -121,7 +130,24 @@ def parse_run(
     elif args.checkpoint.exists() and not args.overwrite:
         parser.error(f"{args.out} has a run: use --resume, --overwrite, or another --out")
     args.settings = {name: getattr(args, name) for name in settings}
+    if more_epochs:
+        args.extended = getattr(args, "extended", [])
+        args.settings |= {"extended": args.extended} if args.extended else {}
     return args
+
+
+def _extended(
+    parser: argparse.ArgumentParser, out: Path, saved: dict[str, Any], epochs: int
+) -> list[int]:
+    """The numbers of epochs to which a run was extended, and now to `epochs`. Exits with an error
+    for fewer than before; those of the beginning mean that nothing was given."""
+    extended = [int(number) for number in saved.get("extended", [])]
+    last = [saved["epochs"], *extended][-1]
+    if epochs in (last, saved["epochs"]):
+        return extended
+    if epochs < last:
+        parser.error(f"--epochs: the run in {out} has {last}, and can only get more")
+    return [*extended, epochs]
 
 
 def choose_device(name: str, threads: int) -> str:

@@ -20,6 +20,7 @@ __all__ = [
     "SMALL_NETWORKS",
     "add_recipe_arguments",
     "compile_network",
+    "extended_schedule",
     "load_cifar10",
     "make_optimizer",
     "set_recipe_defaults",
@@ -134,6 +135,17 @@ def make_schedule(args: argparse.Namespace, steps_per_epoch: int) -> opt.DecaySc
         "constant": lambda: opt.Constant(args.lr),
     }[args.schedule]()
     return opt.WarmUp(schedule, warmup) if warmup else schedule
+
+
+def extended_schedule(args: argparse.Namespace, steps_per_epoch: int) -> opt.DecayScheduler:
+    """The schedule of a run with `args.epochs`, and then one without a warm-up for each part by
+    which the numbers of epochs in `args.extended` are larger."""
+    parts, ends = [make_schedule(args, steps_per_epoch)], [args.epochs]
+    for end in args.extended:
+        part = argparse.Namespace(**{**vars(args), "epochs": end - ends[-1], "warmup": 0})
+        parts.append(make_schedule(part, steps_per_epoch))
+        ends.append(end)
+    return opt.SequentialSchedule(parts, [end * steps_per_epoch for end in ends[:-1]])
 
 
 def make_optimizer(args: argparse.Namespace, steps_per_epoch: int) -> Any:

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import singa
 from cifar10_run import OPTIONS, outcome, write_cifar10
 from picture_folders import coloured, write_colours
-from singa import data, metric, tensor
-from singa.commands import picture_sets, train
+from singa import data, metric, opt, tensor
+from singa.commands import decoding, picture_sets, run_folder, train
+from singa.commands.picture_size import fitting_size
 from singa.examples import cifar10
-from singa.training import checkpoint, read_log
+from singa.training import Trainer, checkpoint, read_log
 from singa.training.picture_classifier import PictureClassifier
 
 QUICK = ("--model", "lenet", "--size", "16", "--epochs", "2", "--batch-size", "8", "--threads", "1")
@@ -31,7 +33,7 @@ def cifar(tmp_path_factory):
 
 def without_new_settings(result):
     weights, optimizer, random, progress, log = result
-    new = {"size", "split", "augment", "columns", "class_weights"}
+    new = {"size", "split", "augment", "columns", "class_weights", "weights"}
     settings = {key: value for key, value in progress["settings"].items() if key not in new}
     return weights, optimizer, random, {**progress, "settings": settings}, log
 
@@ -241,11 +243,143 @@ def test_defaults_depend_on_the_data(colours, tmp_path, monkeypatch):
         return args.model, args.epochs, args.batch_size, args.lr, args.size, str(args.out)
 
     assert settings() == ("resnet20", 15, 128, 0.1, None, "runs/resnet20")
-    assert settings("--data", colours) == ("resnet20_cifar", 20, 32, 0.025, 64, "runs/colours")
+    assert settings("--data", colours) == ("resnet20_cifar", 20, 32, 0.025, None, "runs/colours")
     assert settings("--data", colours, "--model", "mobilenet_v2", "--optimizer", "adamw") == (
-        "mobilenet_v2", 20, 32, 0.001, 224, "runs/colours"
+        "mobilenet_v2", 20, 32, 0.001, None, "runs/colours"
     )  # fmt: skip
     assert settings("--quick", "--lr", 0.2)[1:4] == (5, 128, 0.2)
+
+
+@pytest.mark.parametrize(("share", "advised"), [(0.3, True), (0.1, False)])
+def test_a_cache_is_proposed_where_decoding_takes_long(
+    run, colours, tmp_path, capsys, monkeypatch, share, advised
+):
+    """A picture's decoding takes this share of its part of a step."""
+    rate = 100.0
+    monkeypatch.setattr(decoding, "measure", lambda _: decoding.Decoding(share / rate, 12.0))
+    monkeypatch.setattr(
+        Trainer, "_train", lambda self, *_: self.model.train() or self._totals.settle() or rate
+    )
+    options = ("--data", colours, *QUICK, "--out")
+    assert run(*options, tmp_path / "run") == 0
+    text = "takes 30% of the time of a step: --cache memory keeps them decoded (12 MB)"
+    assert capsys.readouterr().out.count(text) == advised
+    assert run(*options, tmp_path / "2", "--cache", "memory") == 0
+    assert text not in capsys.readouterr().out
+
+
+def test_what_a_cache_needs(colours):
+    with pytest.warns(UserWarning, match="cannot be read"):
+        pictures = data.ImageFolder(colours, shorter_side=10, on_error="skip")
+    found = decoding.measure(pictures)
+    assert found.seconds > 0
+    assert found.megabytes == pytest.approx(45 * 3 * 10 * 12.5 / 2**20, rel=0.1)
+    assert decoding.measure(data.shapes("train", 10)) is None
+    piece = decoding.piece(decoding.Decoding(0.5, 3.0), 1.5, 3)
+    assert (piece.time, piece.how) == (0.5, "at most")
+
+
+@pytest.mark.parametrize(
+    ("model", "side", "size"),
+    [
+        ("resnet20_cifar", 8, 16),
+        ("resnet20_cifar", 32, 32),
+        ("resnet20_cifar", 45, 48),
+        ("resnet20_cifar", 300, 64),
+        ("resnet20_cifar", 0, 64),  # no picture can be read, which is said later
+        ("vgg16_cifar", 20, 32),  # it pools five times
+        ("vit_tiny_cifar", 30, 32),
+        ("mobilenet_v2", 32, 64),
+        ("mobilenet_v2", 100, 128),
+        ("mobilenet_v2", 1000, 224),
+        ("inception_v3", 32, 299),
+    ],
+)
+def test_the_size_follows_the_pictures(model, side, size):
+    assert fitting_size(model, side) == size
+
+
+def test_small_pictures_stay_as_they_are(run, colours, tmp_path, capsys):
+    """Those of `colours` have shorter sides of 20 to 22 pixels."""
+    options = ("--data", colours, "--epochs", 1, "--batch-size", 8, "--threads", 1)
+    assert run(*options, "--model", "lenet", "--out", tmp_path / "run") == 0
+    assert "the network gets 24 x 24 pixels of each\n" in capsys.readouterr().out
+    settings = checkpoint.read_progress(tmp_path / "run" / "checkpoint.safetensors")["settings"]
+    assert settings["size"] == 24
+    steps = PictureClassifier.load(tmp_path / "run").transform.transforms
+    assert steps[:2] == (data.Resize(24), data.CenterCrop(24))  # nothing is cut off
+    assert run(*options, "--model", "lenet", "--size", 16, "--out", tmp_path / "16") == 0
+    steps = PictureClassifier.load(tmp_path / "16").transform.transforms
+    assert steps[:2] == (data.Resize(18), data.CenterCrop(16))
+
+
+def test_a_run_is_continued_to_more_epochs(run, colours, tmp_path, capsys):
+    out = tmp_path / "run"
+    options = ("--out", out, "--resume", "--threads", 1)
+    assert run("--data", colours, *QUICK, "--out", out) == 0
+    assert run(*options, "--epochs", 1) == 2
+    assert "--epochs: the run in" in capsys.readouterr().err
+    assert run(*options, "--epochs", 4) == 0
+    assert run(*options, "--epochs", 5) == 0
+    assert run(*options) == 0  # no more to do
+    log = log_of(out)
+    assert [record["epoch"] for record in log] == [1, 2, 3, 4, 5]
+    first, again, last = opt.OneCycle(0.025, 8), opt.OneCycle(0.025, 8), opt.OneCycle(0.025, 4)
+    steps = [(first, 4), (first, 8), (again, 4), (again, 8), (last, 4)]  # of the next update
+    rates = [schedule(step) for schedule, step in steps]
+    assert [record["lr"] for record in log] == pytest.approx(rates, rel=1e-6)
+    command = run_folder.read_run(out).command()
+    assert command.endswith(f"&& python -m singa train --out {out} --resume --epochs 5")
+    assert "--epochs 2 " in command
+
+
+def test_an_extended_run_that_stopped_is_as_never_stopped(run, colours, tmp_path, monkeypatch):
+    for name in ("whole", "run"):
+        out = tmp_path / name
+        assert run("--data", colours, *QUICK, "--epochs", 1, "--out", out) == 0
+        with monkeypatch.context() as patch:
+            if name == "run":
+                stop_at(patch, 6)
+            status = run("--out", out, "--resume", "--epochs", 3, "--threads", 1)
+            assert status == (130 if name == "run" else 0)
+    assert run("--out", out, "--resume", "--threads", 1) == 0
+    assert outcome(out) == outcome(tmp_path / "whole")
+
+
+def test_it_starts_from_the_weights_of_a_run(run, trained, tmp_path, capsys):
+    write_colours(tmp_path / "two", 4, ("red", "green"))
+    options = ("--data", tmp_path / "two", "--weights", trained, "--batch-size", 6)
+    options = (*options, "--threads", 1, "--lr", 0, "--weight-decay", 0, "--out", tmp_path / "run")
+    assert run(*options, "--epochs", 1) == 0
+    said = capsys.readouterr().out
+    assert f"starts from {trained} with a new last layer for 2 classes\nlenet: " in said
+    before, after = (singa.load(each).get_params() for each in (trained, tmp_path / "run"))
+    head = [name for name in after if after[name].shape != before[name].shape]
+    assert [after[name].shape[-1] for name in head] == [2, 2]
+    assert len(after) > 4
+    for name in after.keys() - set(head):
+        np.testing.assert_array_equal(after[name].numpy(), before[name].numpy(), name)
+    settings = checkpoint.read_progress(tmp_path / "run" / "checkpoint.safetensors")["settings"]
+    assert (settings["model"], settings["size"]) == ("lenet", 16)  # those of the weights
+    assert run("--out", tmp_path / "run", "--resume", "--epochs", 2, "--threads", 1) == 0
+    assert len(log_of(tmp_path / "run")) == 2
+
+
+def test_weights_of_the_same_classes_keep_the_last_layer(run, trained, colours, tmp_path, capsys):
+    options = ("--data", colours, "--weights", trained, "--batch-size", 8, "--threads", 1)
+    assert run(*options, "--epochs", 1, "--lr", 0, "--out", tmp_path / "run") == 0
+    assert "with its last layer, since the classes are the same" in capsys.readouterr().out
+    assert log_of(tmp_path / "run")[0]["test_top1"] == 1.0
+
+
+def test_the_statistics_are_those_of_the_weights(run, trained, colours, tmp_path):
+    net = singa.load(trained)
+    net.transform = data.Compose(data.Resize((16, 16)), data.Normalize([0.5] * 3, [0.25] * 3))
+    net.save(tmp_path / "own.singa")
+    options = ("--data", colours, "--weights", tmp_path / "own.singa", "--batch-size", 8)
+    assert run(*options, "--epochs", 1, "--threads", 1, "--out", tmp_path / "run") == 0
+    last = PictureClassifier.load(tmp_path / "run").transform.transforms[-1]
+    assert last == data.Normalize((0.5,) * 3, (0.25,) * 3)
 
 
 @pytest.mark.parametrize(
@@ -298,6 +432,9 @@ def test_data_that_are_not_recognised(run, tmp_path, capsys, files, message):
         (("--data", "FOLDER/red/0.jpg"), 1, "0.jpg is a file, but no CSV file. --data takes"),
         (("--data", "FOLDER/red"), 1, "its pictures lie in no folder of a class"),
         (("--download",), 2, "--download needs --data"),
+        (("--weights", "no"), 2, "--weights is for a folder of pictures"),
+        (("--data", "FOLDER", "--weights", "no"), 1, "no does not exist"),
+        (("--data", "FOLDER", "--weights", "FOLDER/red/0.jpg"), 1, "and no pretrained network"),
     ],
 )
 def test_errors(run, colours, tmp_path, monkeypatch, capsys, options, status, message):

@@ -1,0 +1,136 @@
+"""How well a trained network classifies: the test pictures of its run, or others.
+
+    python -m singa evaluate runs/pets               the pictures that the run held out
+    python -m singa evaluate runs/pets --data new    a folder for each class, or a CSV file
+    python -m singa evaluate pets.singa --data new   a file of Model.save
+
+Prints the accuracy, the loss (cross-entropy), precision, recall and F1 of each class, and the
+commonest mistakes. Classes are recognised by their names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import data
+from ..launcher.interpreter import program_name
+from ..training import checkpoint
+from ..training.picture_classifier import PictureClassifier
+from ..training.program import (
+    add_device_arguments,
+    choose_device,
+    reporting_errors,
+    warnings_as_notes,
+)
+from . import predictions
+
+PROG = program_name("evaluate")
+_MOST_CLASSES = 50  # in the table
+
+
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """The arguments."""
+    parser = argparse.ArgumentParser(
+        prog=PROG,
+        usage="%(prog)s [options] MODEL",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "model", metavar="MODEL", help="a run's folder, such as runs/pets, or a file of Model.save"
+    )
+    parser.add_argument(
+        "--data", type=Path, metavar="PATH", help="a folder or CSV file [the test data of the run]"
+    )
+    parser.add_argument(
+        "--columns",
+        metavar="FILE,LABEL",
+        help="columns of the CSV file with files and classes, if it has others [by usual names]",
+    )
+    parser.add_argument("--json", action="store_true", help="print a JSON object")
+    add_device_arguments(parser)
+    args = parser.parse_args(argv)
+    if args.columns and args.data is None:
+        parser.error("--columns is for the CSV file of --data")
+    return args
+
+
+def evaluate(args: argparse.Namespace) -> int:
+    """Prints the figures; returns the exit status."""
+    choose_device(args.device, args.threads)
+    classifier = PictureClassifier.load(args.model)
+    outcome = predictions.classify(classifier, _pictures(args, classifier))
+    print(json.dumps(_figures(outcome)) if args.json else _text(outcome))
+    return 0
+
+
+def _pictures(args: argparse.Namespace, classifier: PictureClassifier) -> Any:
+    if args.data is not None:
+        with warnings_as_notes():
+            return data.ImageFolder(
+                args.data,
+                columns=args.columns and tuple(args.columns.split(",")),
+                classes=classifier.class_names,
+                channels=classifier.channels,
+                on_error="skip",
+            )
+    run = Path(args.model)
+    path = run / "checkpoint.safetensors"
+    if not path.exists():
+        raise FileNotFoundError(
+            f"{run} is no folder of a run, which says what its test data are: give --data"
+        )
+    settings = checkpoint.read_progress(path).get("settings") or {}
+    # What it says of the data is no part of a JSON object.
+    with contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext():
+        return predictions.test_set(settings)
+
+
+def _figures(outcome: predictions.Outcome) -> dict[str, Any]:
+    """All figures as JSON values."""
+    names = ("class", "pictures", "precision", "recall", "f1")
+    return {
+        "pictures": len(outcome.labels),
+        "accuracy": outcome.accuracy(),
+        "loss": float(outcome.losses.mean()),
+        "classes": [dict(zip(names, row, strict=True)) for row in outcome.by_class()],
+        "mistakes": [
+            {"class": own, "predicted": other, "pictures": count}
+            for own, other, count in outcome.mistakes()
+        ],
+    }
+
+
+def _text(outcome: predictions.Outcome) -> str:
+    rows = [row for row in outcome.by_class() if row[1]]
+    shown = rows
+    if len(rows) > _MOST_CLASSES:
+        shown = sorted(rows, key=lambda row: row[4])[:_MOST_CLASSES]
+    width = max(len(row[0]) for row in rows)
+    lines = [
+        f"{len(outcome.labels)} pictures  accuracy {outcome.accuracy():.1%}  "
+        f"loss {outcome.losses.mean():.3f}",
+        "",
+        f"{'class':{width}}  pictures  precision  recall     F1",
+    ]
+    lines += [
+        f"{name:{width}}  {count:8}  {precision:9.1%}  {recall:6.1%}  {f1:5.3f}"
+        for name, count, precision, recall, f1 in shown
+    ]
+    if len(shown) < len(rows):
+        lines.append(f"({len(rows) - len(shown)} classes with a higher F1 are not shown)")
+    if mistakes := outcome.mistakes(5):
+        lines += ["", "commonest mistakes:"]
+        lines += [f"  {own} taken for {other}: {count}" for own, other, count in mistakes]
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the program; returns the exit status."""
+    return reporting_errors(PROG, lambda: evaluate(parse(argv)))

@@ -1,0 +1,78 @@
+"""Networks with trained weights from which `python -m singa train --weights` starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import layer
+from ..data import Compose, Normalize
+from ..model import Model
+from ..training.picture_classifier import PictureClassifier
+from ..training.pretrained import load_pretrained
+
+
+@dataclass
+class Start:
+    """A trained network, and what its images were.
+
+    name        of the architecture; that of the class for a network that `models.create` did not
+                make
+    side        of the images in pixels
+    statistics  mean and standard deviation of each channel by which they were normalised
+    """
+
+    net: Model
+    name: str
+    classes: tuple[str, ...]
+    side: int
+    statistics: tuple[Sequence[float], Sequence[float]]
+
+    def for_classes(self, classes: Sequence[str], label_smoothing: float) -> str:
+        """Gives the network a new last layer for these classes, unless it has them already. Returns
+        what was done."""
+        said = "with its last layer, since the classes are the same"
+        if self.classes != tuple(classes):
+            self.net.replace_head(len(classes))
+            said = f"with a new last layer for {len(classes)} classes"
+        net: Any = self.net
+        if hasattr(net, "label_smoothing"):
+            net.label_smoothing = label_smoothing
+        elif label_smoothing or getattr(net, "loss", None) is None:
+            net.loss = layer.CrossEntropyLoss(label_smoothing=label_smoothing)
+        return said
+
+
+def load_start(path: str, name: str | None) -> Start:
+    """The network in a run's folder, a file of `Model.save`, or what `load_pretrained` reads, to
+    which `name` says which network it is.
+
+    Raises FileNotFoundError if there is nothing; ValueError for other contents, another network
+    than `name`, and one that is not for pictures in colours.
+    """
+    classifier = _read(path, name)
+    net = classifier.net
+    own = (net.architecture or {}).get("name") or type(net).__name__
+    if name not in (None, own):
+        raise ValueError(f"--weights {path} is of {own}, and --model {name}")
+    shape = net._inputs[0][0] if net._inputs and isinstance(net._inputs[0], tuple) else ()
+    if classifier.channels != 3 or len(shape) != 4:
+        raise ValueError(f"--weights {path} is of a network that is not for pictures in colours")
+    steps = classifier.transform
+    last = steps.transforms[-1] if isinstance(steps, Compose) and steps.transforms else steps
+    mean, std = (last.mean, last.std) if isinstance(last, Normalize) else ((0.0,) * 3, (1.0,) * 3)
+    return Start(net, own, classifier.class_names, int(shape[-1]), (mean, std))
+
+
+def _read(path: str, name: str | None) -> PictureClassifier:
+    try:
+        return PictureClassifier.load(path)
+    except (OSError, ValueError) as error:
+        ours = error
+    try:
+        return load_pretrained(path, name)
+    except FileNotFoundError:
+        raise
+    except ValueError as theirs:
+        raise ValueError(f"--weights: {ours}; and no pretrained network: {theirs}") from None

@@ -1,0 +1,67 @@
+"""`python -m singa evaluate`: its figures are those of the run, and of predictions made by hand."""
+
+import json
+
+import numpy as np
+import pytest
+from picture_folders import write_colours
+from singa import __main__ as command_line
+from singa import data
+from singa.training import read_log
+from singa.training.picture_classifier import PictureClassifier
+
+
+def evaluate(*arguments):
+    try:
+        return command_line.main(["evaluate", *map(str, arguments)])
+    except SystemExit as exit_:
+        return exit_.code
+
+
+def test_of_a_run_it_is_what_the_log_says(trained, capsys):
+    assert evaluate(trained, "--json") == 0
+    figures = json.loads(capsys.readouterr().out)
+    last = read_log(trained / "log.jsonl")[-1]
+    assert (figures["pictures"], figures["accuracy"]) == (9, last["test_top1"])
+    assert figures["loss"] == pytest.approx(last["test_loss"], rel=1e-4)
+    assert [row["class"] for row in figures["classes"]] == ["blue", "green", "red"]
+    assert evaluate(trained) == 0
+    out = capsys.readouterr().out
+    assert f"9 pictures  accuracy {last['test_top1']:.1%}  loss {last['test_loss']:.3f}\n" in out
+
+
+def test_of_other_pictures(trained, tmp_path, capsys):
+    """Red pictures in the folder green are mistakes."""
+    folder = write_colours(tmp_path / "new", 4, ("red", "blue"))
+    (folder / "red").rename(folder / "green")
+    assert evaluate(trained, "--data", folder, "--json") == 0
+    figures = json.loads(capsys.readouterr().out)
+    classifier = PictureClassifier.load(trained)
+    pictures = data.ImageFolder(folder, classes=classifier.class_names)
+    rows = classifier.probabilities([pictures[i][0] for i in range(8)])
+    right = rows.argmax(1) == pictures.labels
+    assert figures["accuracy"] == right.mean() == 0.5
+    assert figures["loss"] == pytest.approx(-np.log(rows[np.arange(8), pictures.labels]).mean())
+    assert figures["mistakes"] == [{"class": "green", "predicted": "red", "pictures": 4}]
+    assert evaluate(trained, "--data", folder) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[3].split() == ["blue", "4", "100.0%", "100.0%", "1.000"]
+    assert lines[4].split() == ["green", "4", "0.0%", "0.0%", "0.000"]
+    assert lines[-1] == "  green taken for red: 4"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["no"], 1, "no"),
+        (["RUN/model.safetensors"], 1, "give --data"),
+        (["RUN", "--columns", "a,b"], 2, "--columns is for the CSV file of --data"),
+        (["RUN", "--data", "new"], 1, "classes that are not in `classes`: pink"),
+    ],
+)
+def test_errors(trained, tmp_path, monkeypatch, capsys, arguments, status, message):
+    monkeypatch.chdir(tmp_path)
+    folder = write_colours(tmp_path / "new", 1, ("red",))
+    (folder / "red").rename(folder / "pink")
+    assert evaluate(*[each.replace("RUN", str(trained)) for each in arguments]) == status
+    assert message in capsys.readouterr().err

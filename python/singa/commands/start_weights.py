@@ -56,7 +56,8 @@ def load_start(path: str, name: str | None) -> Start:
     own = (net.architecture or {}).get("name") or type(net).__name__
     if name not in (None, own):
         raise ValueError(f"--weights {path} is of {own}, and --model {name}")
-    shape = net._inputs[0][0] if net._inputs and isinstance(net._inputs[0], tuple) else ()
+    like: Any = net._inputs[0] if net._inputs else None
+    shape = like[0] if isinstance(like, tuple) else ()
     if classifier.channels != 3 or len(shape) != 4:
         raise ValueError(f"--weights {path} is of a network that is not for pictures in colours")
     steps = classifier.transform

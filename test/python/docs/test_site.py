@@ -69,6 +69,6 @@ def test_the_example_of_the_page_for_keras(monkeypatch: pytest.MonkeyPatch, tmp_
     _, program = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     names: dict[str, Any] = {"__name__": "page"}
     exec(program, names)
-    results = names["net"].evaluate(names["x"][500:], names["y"][500:], metrics=names["accuracy"])
+    results = names["net"].evaluate(names["x"][500:], names["y"][500:], metrics=["accuracy"])
     assert results["accuracy"] > 0.5
     assert (tmp_path / "net.singa").exists()

@@ -54,6 +54,7 @@ if TYPE_CHECKING:  # type checkers follow the imports
     from .resampling import *
     from .rnn import *
     from .rotary import *
+    from .sequences import *
     from .simple import *
 else:
     _public = defined(*modules_of(__name__, _INTERNAL_MODULES), internal=_INTERNAL)

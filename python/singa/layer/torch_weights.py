@@ -95,7 +95,9 @@ def _places(model: Model) -> dict[str, tuple[Any, bool]]:
     for path, each in (("", model), *model._all_sublayers((id(model),))):
         prefix = model.torch_name(path) if path else ""
         begin = f"{prefix}." if prefix else ""
-        if isinstance(each, (layer.CudnnRNN, layer.GRU)):
+        if hasattr(each, "weight_views"):
+            # That of an RNN or LSTM of several layers is not one for PyTorch.
+            begin = begin.removesuffix("stack.")
             parts = each.weight_views() if hasattr(each, "W") else {}
             places.update({f"{begin}{name}": (part, False) for name, part in parts.items()})
             continue

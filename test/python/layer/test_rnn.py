@@ -285,3 +285,94 @@ def test_a_tensor_of_sequences_is_a_list_of_steps(kind, batch_first):
     states, *_ = net(steps, ends[0] if kind is layer.RNN else tuple(ends))
     last_step = again.numpy()[:, -1] if batch_first else again.numpy()[-1]
     np.testing.assert_array_equal(last_step, states[-1].numpy())
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "RNN"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_layers": 2},
+        {"bidirectional": True, "batch_first": True},
+        {"num_layers": 3, "bidirectional": True, "batch_first": True},
+        {"bias": False},
+        {"num_layers": 2, "nonlinearity": "relu"},
+        {"num_layers": 2, "dropout": 0.5},  # of which inference has none
+    ],
+    ids=str,
+)
+def test_several_layers_are_pytorchs(torch: ModuleType, kind: str, options: dict[str, Any]) -> None:
+    if kind == "LSTM" and "nonlinearity" in options:
+        with pytest.raises(ValueError, match="nonlinearity must be 'tanh', got 'relu'"):
+            layer.LSTM(3, 6, **options)
+        return
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((5, 4, 3))
+    theirs = getattr(torch.nn, kind)(3, 6, **options).double().eval()
+    ours = getattr(layer, kind)(3, 6, **options)
+    tx = tensor.Tensor(data=x, dtype="float64", stores_grad=True)
+    net = _loaded(ours, theirs, tx)
+    net.eval()
+    batch = 5 if options.get("batch_first") else 4
+    count = options.get("num_layers", 1) * (1 + options.get("bidirectional", False))
+    states = rng.standard_normal((2, count, batch, 6))
+    own = [tensor.Tensor(data=each, dtype="float64") for each in states]
+    px = torch.tensor(x).requires_grad_()
+    other = [torch.tensor(each) for each in states]
+    dy = rng.standard_normal((*x.shape[:2], 6 * (1 + options.get("bidirectional", False))))
+    with autograd.enable_grad():
+        ours.dropout = 0.0
+        y, last = ours(tx, tuple(own) if kind == "LSTM" else own[0])
+        gradients = autograd.gradients(y, dy)
+        ours.dropout = options.get("dropout", 0.0)
+    py, plast = theirs(px, tuple(other) if kind == "LSTM" else other[0])
+    py.backward(torch.tensor(dy))
+    np.testing.assert_allclose(y.numpy(), py.detach().numpy(), rtol=0, atol=1e-12)
+    pairs = zip(last, plast, strict=True) if kind == "LSTM" else [(last, plast)]
+    for mine, its in pairs:
+        np.testing.assert_allclose(mine.numpy(), its.detach().numpy(), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(gradients[tx].numpy(), px.grad.numpy(), rtol=0, atol=1e-11)
+    again, _ = ours(tx)  # states are 0 by default
+    first, _ = theirs(px)
+    np.testing.assert_allclose(again.numpy(), first.detach().numpy(), rtol=0, atol=1e-12)
+
+
+def test_several_layers_need_a_tensor() -> None:
+    lstm = layer.LSTM(3, 4, num_layers=2)
+    with pytest.raises(TypeError, match="need a tensor of sequences"):
+        lstm([tensor.ones((2, 3))] * 5)
+    with pytest.raises(ValueError, match="expected 3 features"):
+        lstm(tensor.ones((5, 2, 4)))
+    rnn = layer.RNN(3, 4, bidirectional=True)
+    assert rnn(tensor.ones((5, 2, 3)))[0].shape == (5, 2, 8)
+    rnn.batch_first = True
+    assert rnn(tensor.ones((5, 2, 3)))[1].shape == (2, 5, 4)
+
+
+def test_a_stack_trains_recorded_and_executed_alike() -> None:
+    rng = np.random.default_rng(0)
+    x = tensor.from_numpy(rng.standard_normal((6, 5, 3)).astype(np.float32))
+    y = tensor.from_numpy((np.arange(6) % 2).astype(np.int32))
+    weights = []
+    for graph in (False, True):
+        singa.seed(0)
+
+        class Net(model.Model):
+            def __init__(self) -> None:
+                super().__init__()
+                self.lstm = layer.LSTM(3, 4, num_layers=2, bidirectional=True, batch_first=True)
+                self.head = layer.Linear(2)
+                self.loss = layer.CrossEntropyLoss()
+
+            def forward(self, x: tensor.Tensor) -> tensor.Tensor:
+                return self.head(self.lstm(x)[0][:, -1])
+
+        net = Net()
+        net.set_optimizer(opt.SGD(0.1))
+        net.compile([x], is_train=True, use_graph=graph)
+        for _ in range(5):
+            net(x, y)
+        assert any("stack.W" in name for name in net.get_params())
+        weights.append({name: p.numpy() for name, p in net.get_params().items()})
+    for name, value in weights[0].items():
+        np.testing.assert_array_equal(value, weights[1][name], name)
+    autograd.training = False

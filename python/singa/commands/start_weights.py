@@ -57,7 +57,7 @@ def load_start(path: str, name: str | None) -> Start:
     if name not in (None, own):
         raise ValueError(f"--weights {path} is of {own}, and --model {name}")
     like: Any = net._inputs[0] if net._inputs else None
-    shape = like[0] if isinstance(like, tuple) else ()
+    shape: tuple[int, ...] = like[0] if isinstance(like, tuple) else ()
     if classifier.channels != 3 or len(shape) != 4:
         raise ValueError(f"--weights {path} is of a network that is not for pictures in colours")
     steps = classifier.transform

@@ -25,6 +25,7 @@ LOSSES: dict[str, Callable[[], layer.Layer]] = {
     "nll": layer.NLLLoss,
     "focal": layer.FocalLoss,
 }
+_OF_NUMBERS = (layer.MSELoss, layer.L1Loss, layer.SmoothL1Loss, layer.HuberLoss)
 #: Other names of losses, with what to write.
 _OTHER_LOSSES = {
     "bce": "loss='bce_with_logits', of scores without a sigmoid",
@@ -98,6 +99,17 @@ def named_loss(loss: Any) -> Any:
             f"layer.MSELoss() or layer.CrossEntropyLoss(), or a name, got {loss!r:.80}"
         )
     return loss
+
+
+def for_numbers(name: str, error: ValueError) -> str:
+    """What to tell a user whose targets do not have the shape of the outputs, which the loss of
+    this name compares; "" for other errors and losses."""
+    if LOSSES.get(name) not in _OF_NUMBERS or "must have the shape of" not in str(error):
+        return ""
+    return (
+        f"[Trainer] loss={name!r} compares outputs with numbers of the same shape: {error}; for "
+        "classes use loss='cross_entropy'"
+    )
 
 
 def named_metrics(metrics: Any) -> dict[str, Measure]:

@@ -27,7 +27,7 @@ from .curves import plot_curves
 from .evaluator import Evaluator, check_batches, nonfinite_inputs, say_if_unnormalised
 from .log import JsonLinesLog, read_log
 from .log_base import Log
-from .named import named_loss
+from .named import for_numbers, named_loss
 from .program import StopSignals, say
 from .progress import Progress
 from .totals import (
@@ -113,6 +113,7 @@ class Trainer(Evaluator):
         super().__init__(model, metrics, dtype, ema, bool(verbose))
         if loss is not None:
             model.loss = named_loss(loss)
+        self._loss_name = loss if isinstance(loss, str) else ""
         self.callbacks = list(callbacks)
         self.loggers = list(loggers)
         for logger in self.loggers:
@@ -210,6 +211,10 @@ class Trainer(Evaluator):
                     if place := nonfinite_inputs(loader, self._tensors):
                         error.args = (f"the loss became {error.loss}, since {place}",)
                     error.add_note(f"[Trainer] in epoch {epoch}, update {self.optimizer.steps}")
+                    raise
+                except ValueError as error:
+                    if said := for_numbers(self._loss_name, error):
+                        raise ValueError(said) from error
                     raise
                 if record is not None:
                     history.append(record)

@@ -28,7 +28,10 @@ PAGES = {
 #: Pages with tests of their own, which also look at results, and give the programs what they read.
 TESTED = {
     *("README.md", "docs/data.md", "docs/fine_tuning.md", "docs/index.md", "docs/training.md"),
-    *(f"docs/coming_from/{page}.md" for page in ("keras", "pytorch", "pytorch_modules")),
+    *(
+        f"docs/coming_from/{page}.md"
+        for page in ("keras", "pytorch", "pytorch_modules", "pytorch_loops")
+    ),
 }
 
 

@@ -194,6 +194,52 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
         self._inputs = with_type(self._inputs, tensor.as_dtype(dtype))
         return self
 
+    def to_blocked(self) -> Self:
+        """Moves parameters into the layouts in which operations read them.
+
+        It predicts once, on the inputs that compile() was given, to see which layouts these are.
+        Values stay the same, and so do results. Predictions that are not recorded then need no
+        second copy of the weights, which they otherwise keep from the second call on until the
+        weights are written. Training moves parameters into the layouts of their gradients anyway.
+
+        Parameters whose memory NumPy or DLPack shares stay as they are. Raises RuntimeError before
+        compile().
+
+        >>> net = models.Sequential(layer.Conv2d(32, 3), layer.ReLU())
+        >>> net.compile([tensor.zeros((1, 32, 8, 8))], is_train=False)
+        >>> before = net.get_params()["0.W"].numpy().copy()
+        >>> bool((net.to_blocked().get_params()["0.W"].numpy() == before).all())
+        True
+        """
+        self._infer_on_examples("to_blocked")
+        for value in self.get_params().values():
+            value.data.MoveAsWanted()
+        return self
+
+    def to_plain(self) -> Self:
+        """Moves parameters and states to row-major order, in place.
+
+        Operations that want them in another layout copy them, or move them again, as they do after
+        compile(). Raises RuntimeError if the model has no parameters yet.
+
+        >>> net = models.create("lenet")
+        >>> net.compile([tensor.zeros((1, 1, 28, 28))], is_train=False)
+        >>> net.to_blocked().to_plain().is_blocked
+        False
+        """
+        for value in self._compiled_states("to_plain").values():
+            value.to_plain()
+        return self
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether one of its parameters or states lies in a layout that only its backend reads.
+
+        >>> models.Sequential(layer.ReLU()).is_blocked
+        False
+        """
+        return any(value.is_blocked for value in self.get_states().values())
+
     def train_one_batch(self, *input: Any, **kwargs: Any) -> Any:
         """One training step, which returns (outputs, loss). Subclasses may implement it.
 

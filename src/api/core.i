@@ -197,6 +197,12 @@ int64_t OpcheckEvery() { return singa::GetOpcheck().every; }
   std::string layout_name() const { return singa::LayoutName($self->layout()); }
   /// Converts the block to row-major, for all its views.
   void MakePlain() { if (!$self->empty()) $self->block()->MakePlain(); }
+  /// Moves the block to the layout in which operations wanted it last (Block::MoveAsWanted).
+  void MoveAsWanted() { if (!$self->empty()) $self->block()->MoveAsWanted(); }
+  /// Bytes of copies in other layouts that are kept beside the block.
+  int64_t copied_bytes() const {
+    return $self->empty() ? 0 : static_cast<int64_t>($self->block()->copied_bytes());
+  }
   /// True if the tensor is plain, contiguous, and the whole of its block.
   bool FillsBlock() const {
     return $self->is_contiguous() && $self->offset() == 0 &&

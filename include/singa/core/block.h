@@ -61,6 +61,9 @@ class SINGA_API Block : public std::enable_shared_from_this<Block> {
   void Pin();
   void Unpin() noexcept;
   bool pinned() const { return pins_.load() != 0; }
+  /// Whether nobody else can write to the memory without Touch: it is the block's own, and neither
+  /// NumPy nor DLPack has its address now.
+  bool is_private() const { return !lent_ && !release_ && !pinned(); }
   /// How often the address was exported. Whoever had it may have written to the block.
   uint64_t exports() const { return exports_.load(); }
 
@@ -77,9 +80,30 @@ class SINGA_API Block : public std::enable_shared_from_this<Block> {
 
   /// Number of writes. The tape compares it to detect that a saved tensor was changed.
   uint64_t version() const { return version_.load(std::memory_order_relaxed); }
-  void Touch() { version_.fetch_add(1, std::memory_order_relaxed); }
+  /// Counts a write. Whoever writes through data() has to call it.
+  void Touch() {
+    version_.fetch_add(1, std::memory_order_relaxed);
+    if (copies_.load(std::memory_order_relaxed)) [[unlikely]]
+      DropCopies();
+  }
+
+  // Copies in other layouts, of weights that are read more often than written
+  // (core/tensor/kept_copy.h). A write drops them, and so do Pin, Bind and MakeLayout.
+  /// The copy in `layout` (null: row-major) that was kept; null if there is none.
+  std::shared_ptr<Block> FindCopy(const LayoutPtr& layout) const;
+  /// Offers a copy that was made at `version`. The second one in the same layout is kept: what is
+  /// written after each use, as in training, is not stored twice.
+  void OfferCopy(const LayoutPtr& layout, const std::shared_ptr<Block>& copy, uint64_t version);
+  /// Bytes of the copies that are kept.
+  size_t copied_bytes() const;
+  /// Moves the block to the layout in which it was wanted last since it was written, if a backend
+  /// describes that by strides and blocks, and drops the copies. No other thread may use it.
+  void MoveAsWanted();
 
  private:
+  struct Copies;
+
+  void DropCopies() noexcept;
   void Release() noexcept;
   void Settle() const;
   bool closed() const;
@@ -95,6 +119,7 @@ class SINGA_API Block : public std::enable_shared_from_this<Block> {
   std::atomic<int> pins_{0};
   std::atomic<uint64_t> exports_{0};
   std::function<void()> release_;
+  mutable std::atomic<Copies*> copies_{nullptr};  // made by the first OfferCopy
 };
 using BlockPtr = std::shared_ptr<Block>;
 

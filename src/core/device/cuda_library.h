@@ -11,7 +11,7 @@
 namespace singa {
 
 /// Incremented when anything that the two libraries share changes.
-inline constexpr int kCudaInterface = 9;
+inline constexpr int kCudaInterface = 10;
 
 class CudaLibrary {
  public:

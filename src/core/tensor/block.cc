@@ -2,6 +2,7 @@
 
 #include "core/graph/recorded_step.h"
 #include "core/statistics/counted_reorder.h"
+#include "core/tensor/kept_copy.h"
 #include "singa/core/device.h"
 #include "singa/core/error.h"
 
@@ -23,7 +24,10 @@ Block::Block(DevicePtr device, const void* host_data, size_t bytes)
 Block::Block(DevicePtr device, void* data, size_t bytes, std::function<void()> release)
     : device_(std::move(device)), data_(data), size_(bytes), release_(std::move(release)) {}
 
-Block::~Block() { Release(); }
+Block::~Block() {
+  delete copies_.load();
+  Release();
+}
 
 void Block::Release() noexcept {
   if (release_) {
@@ -56,6 +60,7 @@ void Block::Settle() const {
 }
 
 void Block::Bind(void* data) noexcept {
+  DropCopies();
   Release();
   data_ = data;
   lent_ = true;
@@ -85,6 +90,7 @@ void Block::MakeLayout(const LayoutPtr& layout) {
   constexpr const char* kReason = "a view or a write in place";
   if (RecordedStep* step = RecordedStep::Current();
       step && step->RecordLayout(this, layout, kReason)) {
+    DropCopies();
     size_ = bytes;
     layout_ = layout;
     return;
@@ -96,6 +102,7 @@ void Block::MakeLayout(const LayoutPtr& layout) {
     device_->Free(moved, bytes);
     throw;
   }
+  DropCopies();
   Release();
   data_ = moved;
   lent_ = false;
@@ -106,6 +113,7 @@ void Block::MakeLayout(const LayoutPtr& layout) {
 void Block::Pin() {
   RecordedStep::SetObstacleOf(*device_, "the step gives NumPy or DLPack the address of a tensor");
   MakePlain();
+  DropCopies();
   ++pins_;
   ++exports_;
   device_->CountExport(1);

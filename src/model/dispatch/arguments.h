@@ -36,6 +36,7 @@ struct ArgumentTraits {
   bool dense_rows = false;
   int rows_like = -1;  ///< an output with dense rows: the input in whose order axes 1 and 2 lie
   bool any_device = false;  ///< an input that may lie on another device than the first one
+  bool weight = false;      ///< an input that is read more often than written: kept_copy.h
   bool updated = false;     ///< an input that is written in place: row-major, without gaps
   int same_as = -1;         ///< an output: the input that it is, which is `updated`
   /// An output that forward keeps for backward. It is not compared, and may be flat bytes in the

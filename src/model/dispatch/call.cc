@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "core/layout/in_type.h"
+#include "core/tensor/kept_copy.h"
 #include "model/dispatch/dispatch.h"
 #include "model/dispatch/tensor_check.h"
 
@@ -107,6 +108,7 @@ class Placing final : public ArgumentVisitor {
     if (traits.updated) return t;
     if (traits.dense_rows) return DenseRows(t);
     const LayoutPtr layout = plan_->input_layout(inputs_.size());
+    if (traits.weight) return InKeptLayout(t, layout);
     return traits.strided ? InLayoutOrStrided(t, layout) : t.ToLayout(layout);
   }
 

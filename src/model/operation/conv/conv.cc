@@ -215,7 +215,7 @@ void ConvSpec::VisitAs(ArgumentVisitor& visit, const Shape& x, const Shape& y, i
   switch (pass) {
     case ConvPass::kForward:
       visit.Input("x", x, dtype, {.layout = &x_layout});
-      visit.Input("W", W, dtype, {.typed_as = "x"});
+      visit.Input("W", W, dtype, {.typed_as = "x", .weight = true});
       visit.Input("b", geometry.bias ? Shape{bias} : Shape(), dtype,
                   {.left_out = !geometry.bias, .typed_as = "x"});
       visit.Input("add", y, dtype, {.left_out = !has_add, .typed_as = "x"});
@@ -223,7 +223,7 @@ void ConvSpec::VisitAs(ArgumentVisitor& visit, const Shape& x, const Shape& y, i
       return;
     case ConvPass::kBackwardX:
       visit.Input("dy", y, dtype, {.layout = &dy_layout});
-      visit.Input("W", W, dtype, {.typed_as = "dy"});
+      visit.Input("W", W, dtype, {.typed_as = "dy", .weight = true});
       visit.Output("dx", x, dtype, {.layout = &x_layout});
       return;
     case ConvPass::kBackwardW:

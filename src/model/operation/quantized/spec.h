@@ -36,7 +36,7 @@ struct QuantizedFields {
   void VisitAs(ArgumentVisitor& visit, const Shape& x, const Shape& W, int64_t outputs,
                const Shape& y) const {
     visit.Input("x", x, x_type);
-    visit.Input("W", W, kInt8);
+    visit.Input("W", W, kInt8, {.weight = true});
     visit.Input("x_zero", {1}, kInt32, {.left_out = !has_x_zero, .flat = true});
     visit.Input("scale", {outputs}, kFloat32, {.left_out = !has_scale()});
     visit.Input("b", {outputs}, kFloat32, {.left_out = !has_bias});

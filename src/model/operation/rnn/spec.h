@@ -128,7 +128,7 @@ struct RnnForwardSpec : RnnFields {
     visit.Input("x", x_shape(), dtype);
     visit.Input("hx", state_shape(), dtype, {.optional = true});
     visit.Input("cx", state_shape(), dtype, {.given = has_cells(), .optional = true});
-    visit.Input("W", {weights_size()}, dtype);
+    visit.Input("W", {weights_size()}, dtype, {.weight = true});
     visit.Input("seq_lengths", {batch}, kInt32, {.optional = true, .any_device = true});
     visit.Output("y", y_shape(), dtype);
     visit.Output("hy", state_shape(), dtype);
@@ -152,7 +152,7 @@ struct RnnBackwardSpec : RnnFields {
     visit.Input("x", x_shape(), dtype);
     visit.Input("hx", state_shape(), dtype, {.optional = true});
     visit.Input("cx", state_shape(), dtype, {.given = has_cells(), .optional = true});
-    visit.Input("W", {weights_size()}, dtype);
+    visit.Input("W", {weights_size()}, dtype, {.weight = true});
     visit.Input("seq_lengths", {batch}, kInt32, {.optional = true, .any_device = true});
     visit.Input("saved", {saved_size()}, saved_dtype(),
                 {.private_form = saved == SavedForm::kPrivate});

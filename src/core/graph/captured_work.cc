@@ -29,6 +29,7 @@ CapturedNodes::CapturedNodes(Device& device, Capturer& capturer, std::span<const
     const bool reorders = std::string_view(node.op) == "Reorder";
     reorders_.push_back(reorders ? Reorders{1, static_cast<uint64_t>(node.outputs[0].bytes())}
                                  : Reorders{});
+    if (dynamic_cast<const JointPlan*>(node.plan.get())) are_watched_ = false;
   }
 }
 

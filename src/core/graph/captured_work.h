@@ -73,7 +73,8 @@ class CapturedNodes {
   std::vector<Reorders> reorders_;   // for each node
   std::map<size_t, Captured> work_;  // by the first node
   std::vector<const void*> addresses_;
-  bool are_watched_ = true;  // some plans of the nodes are
+  // Some plans of the nodes are. Ranks launch together, so what they launch is not looked at.
+  bool are_watched_ = true;
 };
 
 }  // namespace singa

@@ -25,7 +25,7 @@ The output folder (--out) gets these files:
 A run that is resumed gives the same bits as one that was never interrupted. Ctrl-C saves a
 checkpoint and stops; a second Ctrl-C stops at once. With --resume, --epochs may be larger than
 before, also when the run has ended. The learning rate then goes through its schedule once more over
-the epochs that are added, so the loss rises before it falls below what it was.
+the epochs that are added, so the loss may rise at first.
 
 `python -m singa launch -n 2 -m singa train ...` trains on two processes, each on its part of every
 batch. A run may be resumed with another number of ranks. With --virtual-ranks 4, it gives the same
@@ -119,8 +119,9 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     pictures.add_argument(
         "--weights",
         metavar="PATH",
-        help="start from trained weights, with a new last layer: another run, a file of "
-        "Model.save, or a folder or file of timm, transformers or torchvision [random weights]",
+        help="start from trained weights, with a new last layer for other classes: another run, a "
+        "file of Model.save, or what load_pretrained reads of timm, transformers and torchvision "
+        "[random weights]",
     )
     pictures.add_argument(
         "--size",

@@ -159,9 +159,9 @@ class Batches:
         try:
             inputs = np.concatenate([prepared for prepared, _ in batch])
             rows = self.classifier.probabilities_of_inputs(inputs).tolist()
+            self.counters.batch(len(batch))
             for (_, answer), row in zip(batch, rows, strict=True):
                 answer.set_result(row)
-            self.counters.batch(len(batch))
         except Exception as error:  # each request gets its own; the thread goes on
             if len(batch) == 1:
                 batch[0][1].set_exception(error)

@@ -116,28 +116,29 @@ class _Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def do_POST(self) -> None:
-        started, status = time.monotonic(), 500
+        started = time.monotonic()
         self._unread = True
         try:
             self._length()
             with self.server.admitted():
-                status = self._answer_pictures(started)
+                status, value = self._answer()
+                self._count(status, started)
+                self._send(status, value)
         except _RefusedError as error:
-            status = error.status
+            self._count(error.status, started)
             self._refuse(error)
-        finally:
-            self.server.batches.counters.request(status, time.monotonic() - started)
 
-    def _answer_pictures(self, started: float) -> int:
+    def _count(self, status: int, started: float) -> None:
+        self.server.batches.counters.request(status, time.monotonic() - started)
+
+    def _answer(self) -> tuple[int, Any]:
+        """The status and the answer. Raises _RefusedError before the body was read."""
         try:
-            value: Any = {"predictions": self._predictions()}
-            status = 200
+            return 200, {"predictions": self._predictions()}
         except _RefusedError as error:
             if self._unread:
                 raise
-            status, value = error.status, {"error": str(error)}
-        self._send(status, value)
-        return status
+            return error.status, {"error": str(error)}
 
     def _predictions(self) -> list[dict[str, Any]]:
         path, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)

@@ -120,8 +120,9 @@ def test_metrics(classifier, files):
     assert values['singa_requests_total{status="400"}'] == "1"
     assert values["singa_request_seconds_count"] == "2"
     assert values["singa_batch_pictures_sum"] == "2.0"
-    assert values["singa_waiting_pictures"] == values["singa_requests_in_progress"] == "0"
-    assert values["singa_open_connections"] == "1"
+    assert values["singa_waiting_pictures"] == "0"
+    assert int(values["singa_requests_in_progress"]) < 2  # a request ends behind its answer
+    assert int(values["singa_open_connections"]) >= 1  # others may be closing
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def _decoding(run: Path) -> decoding.Decoding | None:
     pictures are gone."""
     try:
         settings = checkpoint.read_progress(run / "checkpoint.safetensors")["settings"]
-        return decoding.measure(predictions.test_set(settings))
+        return decoding.measure(predictions.sets_of(settings).test)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

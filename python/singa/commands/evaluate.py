@@ -89,7 +89,7 @@ def _pictures(args: argparse.Namespace, classifier: PictureClassifier) -> Any:
     settings = checkpoint.read_progress(path).get("settings") or {}
     # What it says of the data is no part of a JSON object.
     with contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext():
-        return predictions.test_set(settings)
+        return predictions.sets_of(settings).test
 
 
 def _figures(outcome: predictions.Outcome) -> dict[str, Any]:

@@ -208,8 +208,9 @@ class ModelFile(_File):
             net.transform = transform if shape == image else None
             net.save(self.path)
             seeds.append(self.path.read_bytes())
-        golden = Path(__file__).resolve().parents[1] / "golden" / "6ace44d" / "models"
-        return [*seeds, (golden / "lenet.safetensors").read_bytes()]
+        here = Path(__file__).resolve().parent  # a network of PyTorch, which need not be installed
+        files = "torch_network.safetensors", "../golden/6ace44d/models/lenet.safetensors"
+        return [*seeds, *((here / each).read_bytes() for each in files)]
 
     def read(self) -> str:
         net = singa.load(self.path)
@@ -217,7 +218,7 @@ class ModelFile(_File):
         try:
             net.save(self.folder / "again.singa")
         except ValueError:
-            if names:  # else a graph, which is not run before, so the file's inputs may not fit it
+            if names:  # else an ONNX graph, which was not run: the file's inputs may not fit it
                 raise Finding("what was loaded cannot be saved") from None
         finally:
             (self.folder / "again.singa").unlink(missing_ok=True)

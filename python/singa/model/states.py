@@ -37,9 +37,10 @@ class Savable:
 
         The file has the weights, how to make the network, the shapes of its inputs, `class_names`,
         `transform` and singa's version. Networks of `models.create` and `models.Sequential` with
-        layers of singa are described by names and arguments. Any other network is saved as its ONNX
-        graph, which predicts and trains, but has no layers; this needs the package onnx. A warning
-        says so where a network of the first kind has been changed, and names the layer.
+        layers of singa are described by names and arguments, those of `singa.from_torch` by their
+        graphs. Any other network is saved as its ONNX graph, which predicts and trains, but has no
+        layers; this needs the package onnx. A warning says so where a network of the first kind has
+        been changed, and names the layer.
 
         The write is atomic: a failure leaves the old file. Raises RuntimeError before compile(),
         ValueError that names the operator and its layer for a network that has no ONNX graph, and

@@ -81,8 +81,8 @@ def describe(net: model.Model) -> Described:
     """The description of a network. Raises UndescribedError if it has none."""
     if type(net) is Sequential:
         (loss,) = net._loss.values()
-        layers = [_described(each) for each in net]
-        return {"kind": "sequential", "layers": layers, "loss": _described(loss)}
+        layers = [describe_layer(each) for each in net]
+        return {"kind": "sequential", "layers": layers, "loss": describe_layer(loss)}
     if net.architecture is None:
         raise UndescribedError(
             f"{type(net).__name__} is neither a network of models.create nor models.Sequential"
@@ -108,11 +108,14 @@ def build(described: Mapping[str, Any]) -> model.Model:
                 _check(name, value, _LARGEST)
         return create(described["name"], **arguments)
     if kind == "sequential":
-        return Sequential(*map(_built, described["layers"]), loss=_built(described["loss"]))
+        return Sequential(
+            *map(build_layer, described["layers"]), loss=build_layer(described["loss"])
+        )
     raise ValueError(f"unknown kind {kind!r}")
 
 
-def _described(each: Any) -> Described:
+def describe_layer(each: Any) -> Described:
+    """The description of a layer. Raises UndescribedError if it has none."""
     kind = type(each)
     name = kind.__name__
     if not isinstance(each, Layer):
@@ -120,7 +123,7 @@ def _described(each: Any) -> Described:
     if _KINDS.get(name) is not kind:
         raise UndescribedError(f"{each.title} is not a layer of singa that a file can describe")
     if isinstance(each, layer.Sequential):
-        return {"layer": name, "layers": [_described(inner) for inner in each]}
+        return {"layer": name, "layers": [describe_layer(inner) for inner in each]}
     arguments = {}
     for parameter in _parameters(kind):
         value = _setting(each, _PLACES.get(name, {}).get(parameter.name, parameter.name))
@@ -133,7 +136,7 @@ def _described(each: Any) -> Described:
         if value != parameter.default:
             arguments[parameter.name] = list(value) if isinstance(value, tuple) else value
     described = {"layer": name, "arguments": arguments}
-    if changed := _difference(each, _built(described)):
+    if changed := _difference(each, build_layer(described)):
         raise UndescribedError(f"{changed} is not what its constructor makes of its settings")
     return described
 
@@ -155,13 +158,14 @@ def _parameters(kind: type[Layer]) -> list[inspect.Parameter]:
     ]
 
 
-def _built(described: Mapping[str, Any]) -> Layer:
+def build_layer(described: Mapping[str, Any]) -> Layer:
+    """The layer of a description. Raises as `build` does."""
     name = described["layer"]
     if name not in _KINDS:
         raise ValueError(f"there is no layer {name!r}")
     kind = _KINDS[name]
     if kind is layer.Sequential:
-        return kind(*map(_built, described["layers"]))
+        return kind(*map(build_layer, described["layers"]))
     arguments = described["arguments"]
     if unknown := arguments.keys() - {each.name for each in _parameters(kind)}:
         raise ValueError(f"{name} has no arguments {sorted(unknown)}")

@@ -27,13 +27,18 @@ class NetworkModel(model.Model):
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
         if self.graph_mode and not is_recording_step():
             inputs = self._as_tensors(inputs)
-            self._prepare(inputs)
+            self._prepare(inputs, self.training)
         return super().__call__(*inputs, **kwargs)
 
-    def _prepare(self, inputs: Sequence[Any]) -> None:
+    def _prepare(self, inputs: Sequence[Any], train: bool) -> None:
         """Computes what the host has to know for inputs of these shapes before a step is recorded:
         tensors of constants must outlive the step."""
         raise NotImplementedError
+
+    def _examples(self, function: str) -> list[Any]:
+        inputs = super()._examples(function)
+        self._prepare(inputs, False)  # what the host computes is no layer of a summary
+        return inputs
 
     def _values_by_name(self) -> dict[str, Tensor]:
         """The parameters and states."""

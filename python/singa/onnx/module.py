@@ -225,7 +225,7 @@ class ImportedModel(NetworkModel):
             warnings.warn(f"[onnx] {note}", stacklevel=2)
         super().set_optimizer(optimizer)
 
-    def _prepare(self, inputs: Sequence[Any]) -> None:
+    def _prepare(self, inputs: Sequence[Any], train: bool) -> None:
         given = inputs[: len(self.input_names)]
         if len(given) < len(self.input_names) or not all(isinstance(x, Tensor) for x in given):
             return

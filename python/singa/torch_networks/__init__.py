@@ -1,9 +1,9 @@
 """Networks of PyTorch: `singa.from_torch` and `singa.accelerate`.
 
 `export` makes a graph of a module, `operators` has the function of singa for each of PyTorch's
-operators, `front` says so to the executor of `singa.networks`, and `module` is the Model.
-`accelerate` runs a graph behind PyTorch's own tape, and `signature` says when a module needs
-another graph.
+operators, `front` says so to the executor of `singa.networks`, `module` is the Model, and `saved`
+makes it of a file. `accelerate` runs a graph behind PyTorch's own tape, and `signature` says when a
+module needs another graph.
 """
 
 from __future__ import annotations

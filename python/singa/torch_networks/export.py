@@ -444,8 +444,9 @@ class _Translation:
     def _title(self, node: Any) -> str:
         """The path of the module that calls a node, and the node's name if it calls several."""
         stack = node.meta.get("nn_module_stack") or {}
-        path = str(list(stack.values())[-1][0]) if stack else ""
-        path = path.removeprefix("L['self'].")
+        paths = [str(each[0]) for each in stack.values()]
+        paths = [each for each in paths if "_empty_nn_module_stack" not in each]
+        path = paths[-1].removeprefix("L['self'].") if paths else ""
         title = path if path and path not in self.titles else f"{path}/{node.name}".lstrip("/")
         self.titles.add(title)
         return title

@@ -24,14 +24,25 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
+#: Largest size, and largest exponent.
+_LARGEST, _LARGEST_EXPONENT = 2**63 - 1, 64
+
+
+def _power(x: Any, exponent: Any) -> Any:
+    if abs(exponent) > _LARGEST_EXPONENT:
+        raise OverflowError(f"[from_torch] a size to the power of {exponent}")
+    return x**exponent
+
+
 #: Arithmetic with sizes, by the name of Python's function.
 _OF_NUMBERS: dict[str, Callable[..., Any]] = {
     name: getattr(operator, name)
     for name in (
-        *("add", "sub", "mul", "floordiv", "truediv", "mod", "neg", "pow", "and_", "or_", "not_"),
+        *("add", "sub", "mul", "floordiv", "truediv", "mod", "neg", "and_", "or_", "not_"),
         *("eq", "ne", "lt", "le", "gt", "ge"),
     )
 } | {
+    "pow": _power,
     "sym_max": max,
     "sym_min": min,
     "sym_float": float,
@@ -95,7 +106,12 @@ def _on_host(node: Node) -> OnHost | None:
             if not arguments[0]:
                 raise ValueError(f"[from_torch] {arguments[1]}")
             return ()
-        return (np.array(_OF_NUMBERS[node.op](*arguments)),)
+        if not all(isinstance(x, bool | int | float) for x in arguments):
+            raise TypeError(f"[from_torch] {node.op} of {arguments!r:.80}: sizes are numbers")
+        result = _OF_NUMBERS[node.op](*arguments)
+        if abs(result) > _LARGEST:
+            raise OverflowError(f"[from_torch] a size of {result}")
+        return (np.array(result),)
 
     return compute
 

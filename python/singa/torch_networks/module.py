@@ -19,11 +19,10 @@ from ..networks.tensors import as_tensor
 from ..tape.grad_mode import training
 from ..tensor import Tensor
 from . import operators as _operators  # noqa: F401 - fills the table
-from .export import Exported, as_array, export, require_torch, torch_inputs
+from .export import Exported, as_array, export, require_torch, torch_inputs, type_name
 from .front import TORCH
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable
 
 
@@ -69,6 +68,7 @@ def from_torch(
             held = tensors[id(value)] = as_tensor(as_array(torch, value), device)
         net._put(name, held, trained)
     net.training = False
+    net._inputs = [(tuple(x.shape), DType[type_name(x.dtype)]) for x in inputs]
     net._try([as_tensor(as_array(torch, x), device) for x in inputs])
     return net
 
@@ -111,11 +111,26 @@ class TorchModel(NetworkModel):
         self.module_name = name
         self._exported = graphs
         self._networks: dict[bool, Network] | None = _networks(graphs)
-        self.has_own_loss: bool = loss is not None
         self.loss: Callable[[Any, Tensor], Tensor] = (
             layer.SoftMaxCrossEntropy() if loss is None else loss
         )
         self._initialized = True
+
+    @property
+    def has_open_batch(self) -> bool:
+        """Whether axis 0 of the inputs may have any length.
+
+        >>> import torch
+        >>> net = singa.from_torch(torch.nn.Linear(4, 3), np.zeros((2, 4), np.float32))
+        >>> net.has_open_batch
+        True
+        """
+        shapes = [
+            exported.graph.types[name].shape or ()
+            for exported in self._exported.values()
+            for name in exported.graph.inputs
+        ]
+        return any(isinstance(n, str) for shape in shapes for n in shape[:1])
 
     # Steps.
 
@@ -151,19 +166,19 @@ class TorchModel(NetworkModel):
         Raises TypeError where the module has several outputs and no loss was given.
         """
         form = self._exported[True].outputs
-        if not self.has_own_loss and not isinstance(form, int):
+        if type(self.loss) is layer.SoftMaxCrossEntropy and not isinstance(form, int):
             raise TypeError(
                 f"[{self.title}] {self.module_name} has several outputs in training: give "
                 "from_torch a loss of them"
             )
         return super().train_one_batch(*inputs_and_target, **options)
 
-    def _prepare(self, inputs: Sequence[Any]) -> None:
-        exported = self._exported[self.training]
+    def _prepare(self, inputs: Sequence[Any], train: bool) -> None:
+        exported = self._exported[train]
         given = inputs[: len(exported.graph.inputs)]
         if self._networks is None:
             self._networks = _networks(self._exported)
-        network = self._networks[self.training]
+        network = self._networks[train]
         try:
             checked = self._checked_inputs(exported, given)
         except (TypeError, ValueError):
@@ -199,25 +214,6 @@ class TorchModel(NetworkModel):
             name: _checked(name, x, exported.graph.types[name], lengths)
             for name, x in zip(names, inputs, strict=True)
         }
-
-    # Files.
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Raises NotImplementedError: a file of `singa.load` does not hold two graphs yet.
-
-        >>> import torch
-        >>> net = singa.from_torch(torch.nn.Linear(4, 3), np.zeros((2, 4), np.float32))
-        >>> try:
-        ...     net.save("net.singa")
-        ... except NotImplementedError:
-        ...     net.save_states("net.npz")
-        ...
-        """
-        raise NotImplementedError(
-            "[save] a file of singa.load does not hold a network of from_torch, which has a graph "
-            "for training and one for inference: save_states() saves its weights, "
-            "singa.onnx.save() what it computes in inference"
-        )
 
     # To PyTorch.
 

@@ -32,7 +32,13 @@ from ..dtypes import DType
 from ..files.state_files import Arrays, load_safetensors, save_safetensors
 from ..layer.creation import room_for
 from ..model import Model
-from ..models.description import UndescribedError, build, describe
+from ..models.description import (
+    UndescribedError,
+    build,
+    build_layer,
+    describe,
+    describe_layer,
+)
 from ..tensor import Tensor
 
 #: Name of the file in the folder of a run.
@@ -84,6 +90,11 @@ def write(
 
 def _parts(net: Model, inputs: list[Any]) -> tuple[dict[str, Any], Arrays]:
     """The description of a network, and the arrays that belong to it."""
+    from ..torch_networks import TorchModel, saved
+
+    if isinstance(net, TorchModel):
+        network, arrays = saved.describe(net)
+        return network | {"loss": _described_loss(net.loss)}, arrays
     try:
         network = describe(net)
         _check_empty_batch(net, inputs)
@@ -99,6 +110,21 @@ def _parts(net: Model, inputs: list[Any]) -> tuple[dict[str, Any], Arrays]:
             stacklevel=5,
         )
     return {"kind": "onnx"}, {_ONNX: graph}
+
+
+def _described_loss(loss: Any) -> Any:
+    """The description of a loss; None, with a warning, if it has none."""
+    try:
+        return describe_layer(loss)
+    except UndescribedError as error:
+        warnings.warn(
+            f"[save] {error}: set `loss` of the network that singa.load returns", stacklevel=5
+        )
+        return None
+
+
+def _without_loss(outputs: Any, y: Tensor) -> Tensor:
+    raise RuntimeError("[load] the file of this network has no loss: set its `loss` to train it")
 
 
 def _onnx_graph(net: Model, inputs: list[Any], reason: str) -> NDArray[np.uint8]:
@@ -145,9 +171,9 @@ def load(path: str | os.PathLike[str], device: Any = None) -> Model:
 
     The network is compiled, for batches of any length, and in inference mode. `class_names` and
     `transform` are what they were; `training.picture_classifier.PictureClassifier(net)` predicts
-    from pictures by them. A network of `models.create` or `models.Sequential` is one again; any
-    other one is a `singa.onnx.ImportedModel`, which needs the package onnx. All of them can be
-    trained.
+    from pictures by them. A network of `models.create`, `models.Sequential` or `from_torch` is one
+    again, also without PyTorch; any other one is a `singa.onnx.ImportedModel`, which needs the
+    package onnx. All of them can be trained.
 
     Nothing in the file is executed, and its size bounds the memory. Raises FileNotFoundError if
     there is no such file, ValueError if it is damaged, or holds no network.
@@ -203,6 +229,12 @@ def _loaded(metadata: Mapping[str, Any], arrays: Arrays, device: Any) -> Model:
         from .. import onnx
 
         net: Model = onnx.load(arrays[_ONNX].tobytes(), device)
+    elif network["kind"] == "torch":
+        from ..torch_networks import saved
+
+        described = network["loss"]
+        loss = _without_loss if described is None else build_layer(described)
+        net = saved.build(network, arrays, loss, device)
     else:
         net = build(network)
         with room_for(sum(array.size for array in arrays.values())):

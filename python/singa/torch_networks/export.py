@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import re
@@ -16,12 +17,13 @@ import numpy as np
 
 from ..networks.errors import Problem, UnsupportedError
 from ..networks.graph import Graph, Node, ValueType
+from . import guards
 from .arguments import Value
 from .front import NUMBERS, is_of_numbers
 from .operators import registry
 
 #: The oldest version that has been tried.
-OLDEST = (2, 13)
+OLDEST = (2, 6)
 
 #: Operators that return their first argument: graphs have no operators that write.
 _SAME = ("alias", "clone", "contiguous", "lift_fresh_copy", "lift_fresh", "detach_copy")
@@ -47,12 +49,13 @@ class Exported:
 
     written  the buffers that a run changes: the names of their values afterwards, by their own
     outputs  the form of the result: the number of an output, or a list or dict of forms
-    where    the lines that call the nodes, by their names
+    guards   what has to hold for the lengths of inputs; see `guards`
     """
 
     graph: Graph
     written: dict[str, str] = field(default_factory=dict)
     outputs: Any = 0
+    guards: list[Any] = field(default_factory=list)
 
 
 def require_torch() -> ModuleType:
@@ -90,10 +93,16 @@ def torch_inputs(torch: Any, inputs: Any) -> tuple[Any, ...]:
 
 
 def export(
-    torch: Any, module: Any, inputs: tuple[Any, ...], training: bool, hooks: bool = False
+    torch: Any,
+    module: Any,
+    inputs: tuple[Any, ...],
+    training: bool,
+    dynamic: Sequence[int] = (),
+    hooks: bool = False,
 ) -> Exported:
-    """The graph of a module in one mode. Raises UnsupportedError, with what PyTorch says, for a
-    module that it cannot export, and unless `hooks` for hooks of gradients."""
+    """The graph of a module in one mode. `dynamic` are axes that are open besides the batch. Raises
+    UnsupportedError, with what PyTorch says, for a module that it cannot export, and unless `hooks`
+    for hooks of gradients."""
     for name, parameter in module.named_parameters():
         if parameter._backward_hooks and not hooks:
             problem = Problem(name, "register_hook", 0, "a hook of a gradient")
@@ -101,13 +110,14 @@ def export(
     with _mode(module, training), _refusing(torch), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            program = _program(torch, module, inputs)
+            program, is_open = _program(torch, module, inputs, dynamic)
         except Exception as error:  # of many kinds
             lines = [line for line in str(error).splitlines() if line.strip()]
             reason = " ".join(lines[:3]) if lines else type(error).__name__
             problem = Problem(type(module).__name__, "torch.export", 0, reason)
             raise UnsupportedError([problem], "from_torch") from error
-    return _Translation(torch, module, program, inputs, training).result()
+    translation = _Translation(torch, module, program, inputs, training)
+    return translation.result(is_open, bool(dynamic))
 
 
 @contextmanager
@@ -164,20 +174,27 @@ def _keep_constants_of_no_grad(torch: Any, program: Any) -> None:
         module.recompile()
 
 
-def _program(torch: Any, module: Any, inputs: tuple[Any, ...]) -> Any:
-    """The exported program, with an open batch unless PyTorch refuses it."""
-    dim = torch.export.Dim
+def _program(
+    torch: Any, module: Any, inputs: tuple[Any, ...], dynamic: Sequence[int]
+) -> tuple[Any, bool]:
+    """The exported program, with an open batch unless PyTorch refuses it, and whether it has
+    not."""
+    dim, is_open = torch.export.Dim, True
+
+    def exported(batch: Any) -> Any:
+        open_axes = dict.fromkeys(dynamic, dim.DYNAMIC) | {0: batch}
+        shapes = tuple({i: each for i, each in open_axes.items() if i < x.ndim} for x in inputs)
+        return torch.export.export(module, inputs, dynamic_shapes=shapes, strict=False)
+
     try:
-        shapes = tuple({0: dim.DYNAMIC} if x.ndim else None for x in inputs)
-        program = torch.export.export(module, inputs, dynamic_shapes=shapes, strict=False)
+        program = exported(dim.DYNAMIC)
     except Exception:
-        shapes = tuple({0: dim.AUTO} if x.ndim else None for x in inputs)
-        program = torch.export.export(module, inputs, dynamic_shapes=shapes, strict=False)
+        program, is_open = exported(dim.AUTO), False
     _keep_constants_of_no_grad(torch, program)
     # Operators without a row are written with others, where PyTorch knows how.
     table = torch.export.default_decompositions().materialize()
     without = {op: how for op, how in table.items() if registry.find(operator_name(op)) is None}
-    return program.run_decompositions(without)
+    return program.run_decompositions(without), is_open
 
 
 def operator_name(op: Any) -> str:
@@ -214,6 +231,7 @@ class _Translation:
         self, torch: Any, module: Any, program: Any, inputs: tuple[Any, ...], training: bool
     ) -> None:
         self.torch, self.program, self.inputs, self.training = torch, program, inputs, training
+        self.module = module
         self.folded: dict[str, Any] = {}  # values that PyTorch computes here
         self.names: dict[str, str] = {}  # of values, by the names of nodes
         self.graph = Graph(type(module).__name__, [], [], [], {}, producer="PyTorch")
@@ -221,7 +239,9 @@ class _Translation:
         self.titles: set[str] = set()
         self.package = os.path.dirname(torch.__file__)
 
-    def result(self) -> Exported:
+    def result(self, is_open: bool, is_dynamic: bool) -> Exported:
+        """The graph. `is_open`: PyTorch has not refused an open batch; `is_dynamic`: other axes are
+        open, too."""
         program = self.program
         program.graph.eliminate_dead_code()
         specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
@@ -235,7 +255,9 @@ class _Translation:
         self._keep_constants()
         self._mark_used()
         self.graph.types = {name: self.types[name] for name in self.graph.inputs}
-        if not self._is_open():
+        if is_dynamic:
+            exported.guards = self._guards()
+        elif not self._is_open(is_open):
             for name, x in zip(self.graph.inputs, self.inputs, strict=True):
                 self.graph.types[name] = ValueType(type_name(x.dtype), tuple(x.shape))
         return exported
@@ -252,12 +274,42 @@ class _Translation:
         known = n if isinstance(n, int) else n.node.maybe_as_int()
         return str(n) if known is None else known
 
-    def _is_open(self) -> bool:
+    def _guard_texts(self) -> list[str] | None:
+        """What PyTorch has assumed of lengths; None before 2.9, which refuses to assume more than
+        ranges where a length is open."""
+        return getattr(self.program, "_guards_code", None)
+
+    def _guards(self) -> list[Any]:
+        """What has to hold for lengths. Raises UnsupportedError for what is not understood."""
+        names = list(inspect.signature(self.module.forward).parameters)
+        inputs = {name: i for i, name in enumerate(names[: len(self.inputs)])}
+        result: list[Any] = []
+        for text in self._guard_texts() or ():
+            try:
+                guard = guards.parsed(text, inputs)
+            except ValueError as error:
+                problem = Problem(self.graph.name, "dynamic", 0, f"PyTorch assumes {error}")
+                raise UnsupportedError([problem], "from_torch") from None
+            if guard is not None and guard not in result:
+                result.append(guard)
+        ranges = {str(name): each for name, each in self.program.range_constraints.items()}
+        for i, input_ in enumerate(self.graph.inputs):
+            for axis, n in enumerate(self.graph.types[input_].shape or ()):
+                size, known = ["size", i, axis], ranges.get(str(n))
+                if known is not None and int(known.lower) > 2:
+                    result.append([">=", size, int(known.lower)])
+                if known is not None and str(known.upper) != "int_oo":
+                    result.append(["<=", size, int(known.upper)])
+        return result
+
+    def _is_open(self, is_open: bool) -> bool:
         """Whether the graph is right for any batch. What PyTorch has assumed of it ends that, but
         for a length of at least 2, which it always assumes and no operator of a graph needs."""
         ranges = self.program.range_constraints.values()
-        assumed = [guard for guard in self.program._guards_code if not _EQUAL.fullmatch(guard)]
-        return not assumed and all(
+        texts = self._guard_texts()
+        if texts is None:
+            return is_open
+        return all(map(_EQUAL.fullmatch, texts)) and all(
             int(each.lower) <= 2 and str(each.upper) == "int_oo" for each in ranges
         )
 

@@ -18,6 +18,7 @@ from ..networks.network import Network
 from ..networks.tensors import as_tensor
 from ..tape.grad_mode import training
 from ..tensor import Tensor
+from . import guards
 from . import operators as _operators  # noqa: F401 - fills the table
 from .export import Exported, as_array, export, require_torch, torch_inputs, type_name
 from .front import TORCH
@@ -31,6 +32,7 @@ def from_torch(
     example_inputs: Any,
     loss: Callable[[Any, Tensor], Tensor] | None = None,
     device: Any = None,
+    dynamic: Sequence[int] = (),
 ) -> TorchModel:
     """A `torch.nn.Module` as a Model, which trains and infers without PyTorch.
 
@@ -40,14 +42,18 @@ def from_torch(
                     for one length alone; a batch of 1 is repeated.
     loss            a layer or function of outputs and targets (default: SoftMaxCrossEntropy)
     device          where the parameters lie (default: the default device)
+    dynamic         axes besides the batch that may have other lengths than in the example, such as
+                    (2, 3) for heights and widths. What PyTorch assumes of these lengths, such as
+                    that they are multiples of 32, is checked in each call.
 
     Parameters and buffers have the names of `module.state_dict()`. Those with `requires_grad=False`
     are not trained. Modules that are in inference while `module` trains stay so. Dropout follows
     `singa.seed`, and draws other numbers than PyTorch. The model starts in inference mode.
 
-    It needs PyTorch 2.13 or newer. Raises ImportError without it; UnsupportedError, which lists all
+    It needs PyTorch 2.6 or newer. Raises ImportError without it; UnsupportedError, which lists all
     operators that singa does not have, with the lines that call them, and for a module that
-    `torch.export` refuses; TypeError for other example inputs.
+    `torch.export` refuses, or whose axes it cannot open; TypeError for other example inputs;
+    ValueError for axes that no input has.
 
         net = singa.from_torch(torchvision.models.resnet18(), images)
         net.set_optimizer(opt.SGD(lr=0.1, momentum=0.9))
@@ -58,7 +64,13 @@ def from_torch(
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"[from_torch] expected a torch.nn.Module, got {type(module).__name__}")
     inputs = torch_inputs(torch, example_inputs)
-    graphs = {mode: export(torch, module, inputs, mode) for mode in (False, True)}
+    axes = tuple(dynamic)
+    most = max(x.ndim for x in inputs)
+    if not all(isinstance(i, int) and 0 < i < most for i in axes):
+        raise ValueError(
+            f"[from_torch] dynamic axes must be from 1 to {most - 1}, got {axes}: axis 0 is open"
+        )
+    graphs = {mode: export(torch, module, inputs, mode, axes) for mode in (False, True)}
     device = get_default_device() if device is None else device
     net = TorchModel(type(module).__name__, graphs, loss)
     tensors: dict[int, Tensor] = {}
@@ -210,10 +222,19 @@ class TorchModel(NetworkModel):
         if len(inputs) != len(names):
             raise ValueError(f"[{self.title}] expected {len(names)} inputs, got {len(inputs)}")
         lengths: dict[str, int] = {}
-        return {
+        checked = {
             name: _checked(name, x, exported.graph.types[name], lengths)
             for name, x in zip(names, inputs, strict=True)
         }
+        shapes = [tuple(x.shape) for x in checked.values()]
+        for guard in exported.guards:
+            if not guards.holds(guard, shapes):
+                titles = [name.removeprefix("%") for name in names]
+                raise ValueError(
+                    f"[from_torch] {self.module_name} was exported for lengths with "
+                    f"{guards.written(guard, titles)}, got shapes {', '.join(map(str, shapes))}"
+                )
+        return checked
 
     # To PyTorch.
 

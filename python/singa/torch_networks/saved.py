@@ -18,8 +18,10 @@ from ..dtypes import DType
 from ..networks.element_types import name_of, numpy_type
 from ..networks.graph import Graph, Node, ValueType
 from ..networks.tensors import as_tensor
+from . import guards
 from .export import Exported
-from .front import NUMBERS, Value
+from .arguments import Value
+from .front import NUMBERS
 from .module import TorchModel
 
 if TYPE_CHECKING:
@@ -110,6 +112,7 @@ def _described(exported: Exported, constants: _Constants) -> dict[str, Any]:
         "outputs": graph.outputs,
         "form": exported.outputs,
         "written": exported.written,
+        "guards": exported.guards,
         "constants": {
             name: {"type": name_of(array), "array": constants.name(array)}
             for name, array in graph.constants.items()
@@ -176,7 +179,10 @@ def _built(
     for node in nodes:
         node.used = tuple(name in read for name in node.outputs)
     graph = Graph("", list(inputs), outputs, nodes, constants, types=inputs, producer="PyTorch")
-    return Exported(graph, written, _built_form(described["form"], len(outputs) - len(written)))
+    form = _built_form(described["form"], len(outputs) - len(written))
+    for guard in described["guards"]:
+        guards.holds(guard, [[2] * len(t.shape or ()) for t in inputs.values()])
+    return Exported(graph, written, form, [*described["guards"]])
 
 
 def _built_type(described: Any) -> ValueType:

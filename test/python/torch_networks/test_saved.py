@@ -208,6 +208,8 @@ _HOSTILE: list[tuple[Change, str]] = [
     (lambda n, g, a: g.update(form=7), "the result 7 is not one of 1"),
     (lambda n, g, a: g["written"].update(x=g["outputs"][0]), r"nothing makes \['x'\]"),
     (lambda n, g, a: g["types"].clear(), "damaged"),
+    (lambda n, g, a: g["guards"].append(["open", 1]), "it lacks 'open'"),
+    (lambda n, g, a: g["guards"].append(["size", 0, 9]), "damaged"),
     (lambda n, g, a: g["inputs"].update(dict.fromkeys(g["inputs"])), "an input has no shape"),
     (
         lambda n, g, a: g["nodes"].append(_of_numbers("pow", [9**9, 9**9])),

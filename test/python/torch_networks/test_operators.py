@@ -84,6 +84,17 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
         lambda t, F, x: (
             x + t.arange(x.shape[0]).view(-1, 1, 1, 1) + t.linspace(0, 1, 5).to(x.dtype)
         ),
+        lambda t, F, x: x.unfold(2, 3, 2).unfold(3, 2, 1).sum(-1),
+        lambda t, F, x: x.unfold(2, 2, 4) * 2 + x.unfold(-2, 1, 5),
+        lambda t, F, x: (
+            x.diagonal(0, 2, 3) + x.diagonal(-1, 3, 2)[..., :1] + x.diagonal(1, 2, 3)[..., :1]
+        ),
+        lambda t, F, x: (
+            F.fold(F.unfold(x, 2), (6, 5), 2) + F.fold(F.unfold(x, 3, 1, 1, 2), (6, 5), 3, 1, 1, 2)
+        ),
+        lambda t, F, x: t.ops.aten.index_put(x, [None, t.tensor([0, -1])], x[:, :2] * 2),
+        lambda t, F, x: t.ops.aten.index_put(x, [None, t.tensor([1, 1])], x[:, :2], True),
+        lambda t, F, x: F.pad(x, (1, 2, 0, 1), mode="circular"),
         lambda t, F, x: x.scatter(3, x.argmax(3, keepdim=True), x.mean(3, keepdim=True)),
     ],
     "windows": [

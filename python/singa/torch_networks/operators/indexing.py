@@ -35,23 +35,62 @@ def embedding(
 @computes("index.Tensor")
 def index(call: Call, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     """Elements by arrays of indices for axes that follow each other."""
+    first, last, flat = _flat_index(x, indices)
+    if last > first:
+        x = autograd.reshape(x, _merged(x, first, last))
+    return autograd.gather(x, first, flat)
+
+
+@computes("index_put")
+def index_put(
+    call: Call,
+    x: Tensor,
+    indices: Sequence[Tensor | None],
+    values: Tensor,
+    accumulate: bool = False,
+) -> Tensor:
+    """x with elements replaced, or added to, by arrays of indices for axes that follow each
+    other."""
+    first, last, flat = _flat_index(x, indices)
+    before, after = tuple(x.shape[:first]), tuple(x.shape[last + 1 :])
+    part = (*before, *flat.shape, *after)
+    values = same_type(values, x)
+    values = values if tuple(values.shape) == part else autograd.expand(values, part)
+    # The indexed axes come first, as one.
+    count, rest = math.prod(flat.shape), [i + 1 for i in range(len(before))]
+    order = [
+        len(before),
+        *range(len(before)),
+        *range(len(before) + 1, len(before) + 1 + len(after)),
+    ]
+    whole = autograd.transpose(autograd.reshape(x, _merged(x, first, last)), order)
+    values = autograd.transpose(autograd.reshape(values, (*before, count, *after)), order)
+    places = autograd.reshape(flat, (count, 1))
+    whole = autograd.scatter_nd(whole, places, values, "add" if accumulate else "none")
+    back = [*rest, 0, *range(len(before) + 1, len(before) + 1 + len(after))]
+    return autograd.reshape(autograd.transpose(whole, back), tuple(x.shape))
+
+
+def _flat_index(x: Tensor, indices: Sequence[Tensor | None]) -> tuple[int, int, Tensor]:
+    """The first and the last axis that arrays index, and their index into these axes as one."""
     given = [(axis, each) for axis, each in enumerate(indices) if each is not None]
     if any(is_float(each.dtype) or each.dtype == tensor.bool_ for _, each in given):
         raise Refused("a mask as an index, whose number of elements depends on values")
     first, last = given[0][0], given[-1][0]
     if len(given) != last - first + 1:
         raise Refused("index arrays with an axis between them")
-    lengths = x.shape[first : last + 1]
     flat: Tensor | None = None
-    for (_, each), n in zip(given, lengths, strict=True):
+    for (_, each), n in zip(given, x.shape[first : last + 1], strict=True):
         # A negative index counts from the end.
         each = autograd.where(each + n, each, each < 0) if len(given) > 1 else each
         flat = each if flat is None else flat * n + each
     assert flat is not None
-    if len(given) > 1:
-        merged = (*x.shape[:first], math.prod(lengths), *x.shape[last + 1 :])
-        x = autograd.reshape(x, merged)
-    return autograd.gather(x, first, flat)
+    return first, last, flat
+
+
+def _merged(x: Tensor, first: int, last: int) -> tuple[int, ...]:
+    """The shape of x with the axes from `first` to `last` as one."""
+    return (*x.shape[:first], math.prod(x.shape[first : last + 1]), *x.shape[last + 1 :])
 
 
 @computes("index_select")

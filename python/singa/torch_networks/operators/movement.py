@@ -219,6 +219,30 @@ def unbind(call: Call, x: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
     return tuple(_reshaped(part, rest) for part in parts)
 
 
+@computes("unfold")
+def unfold(call: Call, x: Tensor, axis: int, size: int, step: int) -> Tensor:
+    """Windows along an axis, whose elements are a new last axis."""
+    if not x.shape:
+        raise Refused("windows of a scalar")
+    axis = _axis(x, axis)
+    last = (x.shape[axis] - size) // step * step + 1
+    parts = [slice_(call, x, axis, i, i + last, step) for i in range(size)]
+    rows = [_reshaped(part, (*part.shape, 1)) for part in parts]
+    return autograd.cat(rows, len(x.shape)) if size > 1 else rows[0]
+
+
+@computes("diagonal")
+def diagonal(call: Call, x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """The elements of two axes with the same place, as a last axis."""
+    axes = [_axis(x, dim1), _axis(x, dim2)]
+    x = permute(call, x, [i for i in range(len(x.shape)) if i not in axes] + axes)
+    rows, columns = len(x.shape) - 2, len(x.shape) - 1
+    x = slice_(call, x, rows, max(-offset, 0)) if offset < 0 else slice_(call, x, columns, offset)
+    n = min(x.shape[rows:])
+    x = slice_(call, slice_(call, x, rows, 0, n), columns, 0, n)
+    return slice_(call, _reshaped(x, (*x.shape[:rows], n * n)), rows, 0, n * n, n + 1)
+
+
 @computes("flip")
 def flip(call: Call, x: Tensor, axes: Sequence[int]) -> Tensor:
     """The elements in reverse along axes."""

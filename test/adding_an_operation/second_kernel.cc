@@ -9,7 +9,7 @@ namespace singa::test {
 template <class Spec>
 void AddSecond() {
   const char* spec = typeid(Spec).name();
-  AddKernel(spec, DeviceKind::kCpu, WrongKernel(spec, Wrong::kNever));
+  AddKernel(spec, DeviceKind::kCpu, WrongKernel(spec, Wrong::kNever, DeviceKind::kCpu));
 }
 
 SINGA_KERNELS(reference) {

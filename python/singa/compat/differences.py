@@ -14,7 +14,7 @@ from typing import Any
 from .. import layer, ops
 from .. import singa_wrap as _c
 from ..ops.base import tensor_of
-from ..ops.lists import is_one
+from ..ops.statistics import is_one
 from ..tape.behaviour import behaviour
 from ..tape.tensor import Tensor
 from ..tensor import _into

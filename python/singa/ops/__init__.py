@@ -53,24 +53,20 @@ if TYPE_CHECKING:  # type checkers follow the imports
     from .bits import *
     from .conv import *
     from .conversion import *
-    from .dropout import *
     from .elementwise import *
     from .indexing import *
     from .joining import *
     from .layer_norm import *
     from .linalg import *
-    from .lists import *
     from .loss import *
     from .loss_functions import *
     from .matrices import *
     from .movement import *
     from .normalization import *
-    from .pairs import *
     from .pooling import *
     from .reduction import *
     from .resampling import *
     from .rnn import *
-    from .running import *
     from .sampling import *
     from .searching import *
     from .sorting import *

@@ -170,7 +170,7 @@ class _Selection(NamedTuple):
                 lengths.append(shape[source])
                 axis, source = axis + 1, source + 1
         try:
-            arrays = np.broadcast_arrays(*arrays)
+            arrays = list(np.broadcast_arrays(*arrays))
         except ValueError:
             shapes = ", ".join(str(array.shape) for array in arrays)
             raise IndexError(

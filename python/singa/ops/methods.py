@@ -31,7 +31,7 @@ from ..tape.elements import as_raw
 from ..tape.grad_mode import state
 from ..tape.operator import apply
 from ..tape.tensor import Tensor, install, is_computed, wrap
-from . import elementwise, lists
+from . import elementwise, statistics
 from .arithmetic import clip, pow
 from .conversion import Cast, as_float, in_type
 from .indexing import where
@@ -155,7 +155,7 @@ class Methods:
         (Tensor(10., dtype=float32), Tensor([4., 6.], dtype=float32))
         """
         axis, keepdims = _named("sum", axis, keepdims, names)
-        return lists.sum(self, axis=axis, keepdims=keepdims, dtype=dtype)
+        return statistics.sum(self, axis=axis, keepdims=keepdims, dtype=dtype)
 
     @_recorded_if_led
     def prod(
@@ -182,7 +182,7 @@ class Methods:
                 [3.5]], dtype=float32)
         """
         axis, keepdims = _named("mean", axis, keepdims, names)
-        return lists.mean(self, axis=axis, keepdims=keepdims, dtype=dtype)
+        return statistics.mean(self, axis=axis, keepdims=keepdims, dtype=dtype)
 
     def var(
         self: Any,
@@ -225,7 +225,7 @@ class Methods:
         >>> tensor.Tensor(data=[[1.0, 4.0], [3.0, 2.0]]).max(axis=1)
         Tensor([4., 3.], dtype=float32)
         """
-        return lists.max(self, **_extremum("max", axis, keepdims, names))
+        return statistics.max(self, **_extremum("max", axis, keepdims, names))
 
     @_recorded_if_led
     def min(self: Any, axis: Axes = None, keepdims: bool = False, **names: Any) -> Tensor:
@@ -234,7 +234,7 @@ class Methods:
         >>> tensor.Tensor(data=[[1.0, 4.0], [3.0, 2.0]]).min(axis=1)
         Tensor([1., 2.], dtype=float32)
         """
-        return lists.min(self, **_extremum("min", axis, keepdims, names))
+        return statistics.min(self, **_extremum("min", axis, keepdims, names))
 
     def argmax(self: Any, axis: int | None = None, keepdims: bool = False, **names: Any) -> Tensor:
         """Index (int64) of the first maximum along an axis; without an axis, in the flattened

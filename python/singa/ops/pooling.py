@@ -65,7 +65,7 @@ class _Pooling2d(_Pooling):
 class MaxPoolWithIndices(_Pooling):
     """Maximum of each window of x (N, C, ...), and its position in the image."""
 
-    def forward(self, x: Raw) -> tuple[Raw, Raw]:
+    def forward(self, x: Raw) -> tuple[Raw, Raw]:  # type: ignore[override]
         if self.handle.mode != _c.PoolMode_kMax:
             raise ValueError("[MaxPoolWithIndices] handle must be that of a maximum")
         y, places = _c.PoolingForward(self.handle, x, True)

@@ -17,10 +17,10 @@ from .base import tensor_of
 from .conversion import cast, converted
 from .elementwise import log, negative
 from .indexing import gather, gather_elements, where
-from .lists import min as minimum
 from .movement import expand, reshape
 from .reduction import reduce_max, reduce_sum
 from .sorting import cumsum, topk
+from .statistics import min as minimum
 
 
 def unique(

@@ -1,19 +1,26 @@
-"""Variance, standard deviation, whether any or all elements are true, and vectors of length one:
-combinations of other operators."""
+"""Sum, mean, maximum and minimum, of the elements of one tensor and of several tensors; variance,
+standard deviation, whether any or all elements are true, and vectors of length one."""
 
 from __future__ import annotations
 
+import builtins
 import math
+from typing import TYPE_CHECKING, Any
 
+from .. import singa_wrap as _c
 from ..dtypes import bool_, float16, float32, is_float, wide_type
 from ..raw.check import number
 from ..tape.tensor import Tensor
 from .arithmetic import clip, equal, greater, not_equal
-from .base import axes_of
-from .conversion import cast, converted
+from .base import BuiltinOperator, axes_of
+from .conversion import Promoting, as_float, cast, converted, in_type
 from .elementwise import abs, sqrt
 from .reduction import (
     Axes,
+    ReduceMax,
+    ReduceMean,
+    ReduceMin,
+    ReduceSum,
     reduce_l1,
     reduce_l2,
     reduce_max,
@@ -21,6 +28,9 @@ from .reduction import (
     reduce_sum,
     reduce_sum_square,
 )
+
+if TYPE_CHECKING:
+    from ..tape.operator import Raw
 
 
 def _length(op: str, x: Tensor, axis: Axes) -> int:
@@ -130,5 +140,186 @@ def normalize(x: Tensor, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> T
         norm = reduce_max(abs(x), axis, 1)
     else:
         norm = reduce_sum(abs(x) ** p, axis, 1) ** (1.0 / p)
-    least = eps if x.dtype != float16 else max(eps, 2.0**-24)  # its smallest number
+    least = eps if x.dtype != float16 else builtins.max(eps, 2.0**-24)  # its smallest number
     return x / clip(norm, min=least)
+
+
+class Sum(Promoting):
+    """xs[0] + xs[1] + ..."""
+
+    _shapes: tuple[tuple[int, ...], ...] = ()
+
+    def forward(self, *xs: Raw) -> Raw:
+        y = xs[0]
+        for x in xs[1:]:
+            y = _c.Binary(_c.BinaryOp_kAdd, y, x)
+        self._shapes = tuple(x.shape() for x in xs)
+        return y
+
+    def backward(self, dy: Raw) -> tuple[Raw | None, ...]:
+        shape = dy.shape()
+        return tuple(
+            None if not self._need(i) else dy if wanted == shape else _c.SumTo(dy, wanted)
+            for i, wanted in enumerate(self._shapes)
+        )
+
+
+class Mean(Sum):
+    """(xs[0] + xs[1] + ...) / len(xs)."""
+
+    def forward(self, *xs: Raw) -> Raw:
+        return _c.Unary(_c.UnaryOp_kMulScalar, super().forward(*xs), 1.0 / len(xs))
+
+    def backward(self, dy: Raw) -> tuple[Raw | None, ...]:
+        return super().backward(_c.Unary(_c.UnaryOp_kMulScalar, dy, 1.0 / len(self._shapes)))
+
+
+class _Extremum(BuiltinOperator):
+    """Elementwise maximum or minimum of a list of tensors, computed pair by pair. Equal elements of
+    a pair share the gradient."""
+
+    code: int
+
+    def forward(self, *xs: Raw) -> Raw:
+        steps = [xs[0]]
+        for x in xs[1:]:
+            steps.append(_c.Binary(self.code, steps[-1], x))
+        self.save(*xs, *steps)
+        return steps[-1]
+
+    def backward(self, dy: Raw) -> Raw | tuple[Raw | None, ...]:
+        saved = self.load()
+        count = len(saved) // 2
+        xs, steps = saved[:count], saved[count:]
+        gradients: list[Raw | None] = [None] * count
+        for i in range(count - 1, 0, -1):
+            dy, gradients[i] = _c.BinaryBackward(
+                self.code, dy, steps[i - 1], xs[i], steps[i], True, self._need(i)
+            )
+        gradients[0] = dy
+        return tuple(gradients) if count > 1 else dy
+
+
+class Max(_Extremum):
+    """Elementwise maximum of a list of tensors."""
+
+    code = _c.BinaryOp_kMax
+
+
+class Min(_Extremum):
+    """Elementwise minimum of a list of tensors."""
+
+    code = _c.BinaryOp_kMin
+
+
+def _listed(xs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    xs = tuple(xs[0]) if len(xs) == 1 and isinstance(xs[0], (list, tuple)) else xs
+    if not xs:
+        raise ValueError("[list] needs at least one tensor")
+    return xs
+
+
+def _listed_alone(op: str, xs: tuple[Any, ...], options: dict[str, Any]) -> tuple[Tensor, ...]:
+    """The tensors of a list, for which there are no options."""
+    for name, value in options.items():
+        if value is not None and value is not False:
+            raise TypeError(f"[{op}] {name} is for one tensor, not for a list")
+    return _listed(xs)
+
+
+def is_one(xs: tuple[Any, ...]) -> bool:
+    """Whether one tensor is given, whose elements are meant."""
+    return len(xs) == 1 and isinstance(xs[0], Tensor)
+
+
+def sum(*xs: Tensor, axis: Axes = None, keepdims: bool = False, dtype: Any = None) -> Tensor:
+    """Sum over an axis or axes of one tensor (default: all); of several tensors, given as arguments
+    or as one list, their elementwise sum.
+
+    The axes are removed unless `keepdims` is set. `dtype` is a type to convert to before, and the
+    type of the result; the sum of integers and bools is int64 without it. Raises ValueError for an
+    axis outside, and for an empty list. With SINGA's behaviour (`singa.compat`), one tensor without
+    options is a list of one.
+
+    >>> a, b = tensor.Tensor(data=[1.0, 2.0]), tensor.Tensor(data=[10.0, 20.0])
+    >>> autograd.sum(a, b)
+    Tensor([11., 22.], dtype=float32)
+    >>> autograd.sum(a)
+    Tensor(3., dtype=float32)
+    """
+    if not is_one(xs):
+        options = {"axis": axis, "keepdims": keepdims, "dtype": dtype}
+        return Sum()(*_listed_alone("sum", xs, options))[0]
+    if dtype is None:
+        return ReduceSum(axis, keepdims)(xs[0])[0]
+    return in_type(lambda x: ReduceSum(axis, keepdims)(x)[0], xs[0], dtype)
+
+
+def add_all(*xs: Tensor) -> Tensor:
+    """Elementwise sum of tensors, given as arguments or as one list, also of one tensor. Raises
+    ValueError for an empty list.
+
+    >>> autograd.add_all([tensor.Tensor(data=[1.0, 2.0]), tensor.Tensor(data=[10.0, 20.0])])
+    Tensor([11., 22.], dtype=float32)
+    """
+    return Sum()(*_listed(xs))[0]
+
+
+def mean(*xs: Tensor, axis: Axes = None, keepdims: bool = False, dtype: Any = None) -> Tensor:
+    """Mean over an axis or axes of one tensor (default: all); of several tensors, given as
+    arguments or as one list, their elementwise mean.
+
+    The axes are removed unless `keepdims` is set. Integers and bools count as float32. `dtype` is a
+    float type to convert to before. Raises ValueError for an axis outside, and for an empty list,
+    TypeError for a `dtype` that is no float type. With SINGA's behaviour (`singa.compat`), one
+    tensor without options is a list of one.
+
+    >>> a, b = tensor.Tensor(data=[1.0, 2.0]), tensor.Tensor(data=[10.0, 20.0])
+    >>> autograd.mean(a, b)
+    Tensor([ 5.5, 11. ], dtype=float32)
+    >>> autograd.mean(a)
+    Tensor(1.5, dtype=float32)
+    """
+    if not is_one(xs):
+        options = {"axis": axis, "keepdims": keepdims, "dtype": dtype}
+        return Mean()(*_listed_alone("mean", xs, options))[0]
+    x = as_float("mean", xs[0], dtype)
+    return ReduceMean(axis, keepdims)(x if is_float(x.dtype) else converted(x, float32))[0]
+
+
+def max(*xs: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Maximum over an axis or axes of one tensor (default: all): the values alone, as in NumPy. Of
+    several tensors, given as arguments or as one list, it is their elementwise maximum.
+
+    The axes are removed unless `keepdims` is set. Equal maxima share the gradient. Raises
+    ValueError for an axis outside, and for an empty list. With SINGA's behaviour (`singa.compat`),
+    one tensor without options is a list of one.
+
+    >>> a, b = tensor.Tensor(data=[1.0, 5.0]), tensor.Tensor(data=[3.0, 2.0])
+    >>> autograd.max(a, b)
+    Tensor([3., 5.], dtype=float32)
+    >>> autograd.max(a)
+    Tensor(5., dtype=float32)
+    """
+    if not is_one(xs):
+        return Max()(*_listed_alone("max", xs, {"axis": axis, "keepdims": keepdims}))[0]
+    return ReduceMax(axis, keepdims)(xs[0])[0]
+
+
+def min(*xs: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Minimum over an axis or axes of one tensor (default: all): the values alone, as in NumPy. Of
+    several tensors, given as arguments or as one list, it is their elementwise minimum.
+
+    The axes are removed unless `keepdims` is set. Equal minima share the gradient. Raises
+    ValueError for an axis outside, and for an empty list. With SINGA's behaviour (`singa.compat`),
+    one tensor without options is a list of one.
+
+    >>> a, b = tensor.Tensor(data=[1.0, 5.0]), tensor.Tensor(data=[3.0, 2.0])
+    >>> autograd.min(a, b)
+    Tensor([1., 2.], dtype=float32)
+    >>> autograd.min(a)
+    Tensor(1., dtype=float32)
+    """
+    if not is_one(xs):
+        return Min()(*_listed_alone("min", xs, {"axis": axis, "keepdims": keepdims}))[0]
+    return ReduceMin(axis, keepdims)(xs[0])[0]

@@ -19,8 +19,8 @@ from ..networks.element_types import name_of, numpy_type
 from ..networks.graph import Graph, Node, ValueType
 from ..networks.tensors import as_tensor
 from . import guards
-from .export import Exported
 from .arguments import Value
+from .export import Exported
 from .front import NUMBERS
 from .module import TorchModel
 

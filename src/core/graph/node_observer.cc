@@ -17,6 +17,8 @@ void SetNodeObserver(const NodeObserver* observer) {
 UnobservedScope::UnobservedScope() { ++g_unobserved; }
 UnobservedScope::~UnobservedScope() { --g_unobserved; }
 
+bool IsUnobserved() { return g_unobserved > 0; }
+
 const NodeObserver* InstalledObserver() {
   return g_unobserved ? nullptr : g_observer.load(std::memory_order_acquire);
 }

@@ -32,6 +32,9 @@ class UnobservedScope {
   UnobservedScope& operator=(const UnobservedScope&) = delete;
 };
 
+/// Whether this thread is in such a scope.
+bool IsUnobserved();
+
 /// The installed observer; null if there is none, and in an UnobservedScope.
 const NodeObserver* InstalledObserver();
 /// The same; null also if it is not watching.

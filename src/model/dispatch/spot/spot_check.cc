@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/graph/node_observer.h"
 #include "core/graph/recorded_step.h"
 #include "core/tensor/shares_memory.h"
 #include "model/dispatch/checked_run.h"
@@ -107,7 +108,7 @@ bool IsTurn(uint32_t run) {
 
 static bool IsDue(const Plan& plan) {
   if (!SpotChecks() || opcheck::IsOn() || opcheck::IsPaused()) return false;
-  if (RecordedStep::Current()) return false;  // when it runs
+  if (RecordedStep::Current() || IsUnobserved()) return false;  // when it runs
   Plan::Watch& watch = plan.watch();
   return IsTurn(watch.runs.fetch_add(1, std::memory_order_relaxed) + 1) ||
          watch.refused.load(std::memory_order_relaxed);

@@ -17,16 +17,15 @@ OTHERS = {
     # src/api/*.py and classes that SINGA's functions return
     *("CreateCudaDevice", "CudnnConvHandles", "DTypeName", "GetGpuProperties", "NumGpus"),
     *("Recorder", "TuningVersion"),
-    # tests of kernels, of convolutions whose implementation is forced, and of refused plans
+    # tests of kernels, of convolutions whose implementation is forced, and of plans
     *(
         "ConvBackwardB",
         "ConvBackwardW",
         "ConvBackwardX",
         "EmptyLike",
         "FoldBatchNorm",
-        "GetRefusedPlans",
     ),
-    "GpuProblem",
+    *("GpuProblem", "RefusedPlansHash"),
 }
 
 

@@ -51,7 +51,7 @@ def accelerate(module: Any) -> Any:
     parts, DistributedDataParallel, checkpoints around the module, a second backward and second
     derivatives.
     """
-    torch = require_torch()
+    torch = require_torch("accelerate", (2, 13))
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"[accelerate] expected a torch.nn.Module, got {type(module).__name__}")
     parallel = torch.nn.parallel

@@ -58,16 +58,16 @@ class Exported:
     guards: list[Any] = field(default_factory=list)
 
 
-def require_torch() -> ModuleType:
+def require_torch(function: str = "from_torch", since: tuple[int, int] = OLDEST) -> ModuleType:
     """PyTorch. Raises ImportError, with the way to get it, if it is missing or too old."""
     try:
         import torch
     except ImportError as error:
-        raise ImportError(f"[from_torch] {error}: pip install torch") from error
+        raise ImportError(f"[{function}] {error}: pip install torch") from error
     found = tuple(int(n) for n in re.findall(r"\d+", torch.__version__)[:2])
-    if found < OLDEST:
-        oldest = ".".join(map(str, OLDEST))
-        raise ImportError(f"[from_torch] needs PyTorch {oldest} or newer, got {torch.__version__}")
+    if found < since:
+        oldest = ".".join(map(str, since))
+        raise ImportError(f"[{function}] needs PyTorch {oldest} or newer, got {torch.__version__}")
     return torch
 
 

@@ -73,10 +73,9 @@ class DistOpt(Collectives):
 
     The gradient of an update is the mean over all shards, weighted by their targets where the loss
     counts these (see `Optimizer`), added in their order with the arithmetic of `accumulate=V` in
-    one process, so it has the same bits. Batch norms see one shard each; their
-    running statistics are those of all shards, in the same order. Random numbers of shard v come
-    from a stream of their own. At the first step of a model all ranks get the parameters, states
-    and optimizer states of rank 0.
+    one process, so it has the same bits. Batch norms see one shard each; their running statistics
+    are those of all shards, in the same order. Random numbers of shard v come from a stream of its
+    own. At the first step of a model all ranks get parameters and all states of rank 0.
 
     A rank that fails, ends, stops, or does something else than the others, makes all ranks raise
     RuntimeError; see Communicator. `get_states` and `set_states` are those of `opt`, with the
@@ -90,8 +89,7 @@ class DistOpt(Collectives):
     opt: Optimizer
     not_settings: ClassVar[tuple[str, ...]] = (
         *("communicator", "_shards", "_kept", "_reductions", "_shard_statistics", "_statistics"),
-        *("_models", "_stream", "partial", "_residuals", "_counts"),
-        *("_state_owners", "_is_divided"),
+        *("_models", "_stream", "partial", "_residuals", "_counts", "_state_owners", "_is_divided"),
     )
 
     def __init__(

@@ -128,7 +128,7 @@ try:
     tensor.ones((16 << 20,), gpu)
 except MemoryError as error:
     print(error)
-print(float(tensor.sum(tensor.ones((4,), gpu))))
+print(float(tensor.ones((4,), gpu).sum()))
 """
     if "emulated" not in device.device_query(0):
         pytest.skip("needs a GPU of 64 MiB")

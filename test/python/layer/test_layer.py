@@ -493,7 +493,6 @@ def test_sequential():
         (lambda: layer.Dropout(1.0), ValueError, "ratio"),
         (lambda: layer.Embedding(3, 4, "zeros"), ValueError, "initializer must be .*'zeros'"),
         (lambda: layer.RNN(3, 4, nonlinearity="selu"), ValueError, "nonlinearity must be .*'selu'"),
-        (lambda: layer.RNN(3, 4, bidirectional=True), NotImplementedError, "CudnnRNN"),
         (lambda: layer.RNN(3, 4)([], image(2, 4)), TypeError, "list of inputs"),
         (lambda: layer.CudnnRNN(4, rnn_mode="rnn"), ValueError, "rnn_mode must be .*'rnn'"),
         (lambda: layer.CudnnRNN(4, num_layers=0), ValueError, "num_layers"),

@@ -252,7 +252,6 @@ WRONG = [
     (lambda: layer.Conv2d(4, 3), "activation", "relu", ValueError),
     (lambda: layer.MaxPool1d(3), "kernel_size", 0, ValueError),
     (lambda: layer.RNN(3, 4), "nonlinearity", "sigmoid", ValueError),
-    (lambda: layer.RNN(3, 4), "bidirectional", True, NotImplementedError),
     (lambda: layer.LSTM(3, 4), "nonlinearity", "relu", ValueError),
     (lambda: layer.CudnnRNN(3), "rnn_mode", "rnn", ValueError),
     (lambda: layer.CudnnRNN(3), "dropout", 1.0, ValueError),

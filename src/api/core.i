@@ -77,7 +77,6 @@
 %ignore singa::IsInteger;
 %ignore singa::ReorderStats;
 %ignore singa::GetReorderStats;
-%ignore singa::RefusePlan;
 %ignore singa::ForgetRefusedPlans;
 %ignore singa::IsExplaining;
 

@@ -246,6 +246,7 @@ _RIGHT_BY_NAME = {
     "np_array": np.ones((2, 2)),
     "ops": "ij,jk->ik",
     "v": _ROW,
+    "n": 2,
     "x": 1.0,
     "lhs": _SQUARE,
     "rhs": _SQUARE,

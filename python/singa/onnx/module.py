@@ -249,8 +249,8 @@ class ImportedModel(NetworkModel):
         error = None
         for length in LENGTHS:
             self._inputs = _declared_inputs(self._graph, length)
-            inputs = super()._examples(function)
             try:
+                inputs = super()._examples(function)
                 with autograd.no_grad():
                     ImportedModel.forward(self, *inputs)
                 return inputs

@@ -9,6 +9,7 @@ from .. import singa_wrap as _c
 from ..device import named_or_default
 from ..dtypes import as_dtype, float32
 from ..raw.check import integer
+from ..tape.arguments import names_arguments
 from ..tape.tensor import Tensor, wrap
 from .base import tensor_of
 from .movement import expand, reshape, slice, transpose
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ..singa_wrap import Device
 
 
+@names_arguments
 def eye(
     n: int,
     m: int | None = None,

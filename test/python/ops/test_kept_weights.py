@@ -170,7 +170,12 @@ CHANGES: list[Callable[[Net], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def _as_parameter(change: Callable[[Net], Any]) -> Any:
+    marks = [pytest.mark.cpu("only its memory is shared")] if change is through_dlpack else []
+    return pytest.param(change, id=change.__name__, marks=marks)
+
+
+@pytest.mark.parametrize("change", list(map(_as_parameter, CHANGES)))
 def test_a_weight_that_was_written_is_read_anew(
     change: Callable[[Net], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,6 +220,7 @@ def test_threads_share_what_is_kept(tmp_path: Path) -> None:
         np.testing.assert_array_equal(result, expected)
 
 
+@pytest.mark.cpu("blocks of channels are layouts of the CPU, which alone shares memory")
 def test_a_model_moves_its_weights_and_back() -> None:
     net, x = compiled(), images()
     expected = net(x).numpy().copy()
@@ -232,6 +238,7 @@ def test_a_model_moves_its_weights_and_back() -> None:
     np.testing.assert_array_equal(net(x).numpy(), expected)
 
 
+@pytest.mark.cpu("blocks of channels are layouts of the CPU, which alone shares memory")
 def test_weights_that_were_moved_need_no_copies() -> None:
     net, x = compiled(), images()
     net.to_blocked()
@@ -241,6 +248,7 @@ def test_weights_that_were_moved_need_no_copies() -> None:
     assert [each.W.data.copied_bytes() for each in convolutions] == [0, 0, 0]
 
 
+@pytest.mark.cpu("blocks of channels are layouts of the CPU, which alone shares memory")
 def test_what_shares_memory_stays_plain() -> None:
     net = compiled()
     arrays = [np.asarray(value) for value in net.get_params().values()]

@@ -450,6 +450,7 @@ def test_integers_divided_by_zero(dtype):
         lambda: 5 // zero,
         lambda: 5 % zero,
         lambda: autograd.mod(t, zero),
+        lambda: autograd.fmod(t, zero),
         lambda: autograd.floor_divide(t, zero),
         lambda: t.__ifloordiv__(0),
     ):

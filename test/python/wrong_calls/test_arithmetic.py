@@ -36,7 +36,6 @@ make(2, dtype="bool") ^ make(2) -> TypeError: [Xor] ^ float32
 ~MATRIX -> TypeError: [BitNot] ~ float32
 autograd.celu(MATRIX, 0) -> ValueError: [Celu] alpha 0
 wrap.Binary(wrap.BinaryOp_kHypot, INTEGERS.data, INTEGERS.data) -> TypeError: [Hypot] int32
-autograd.fmod(INTEGERS, 0) -> ZeroDivisionError: [Fmod] zero
 INTEGERS ** -1 -> ValueError: [PowScalar] -1
 INTEGERS + (1 << 63) -> ValueError: [fill] 9223372036854775808
 tensor.result_type() -> TypeError: [result_type]

@@ -7,7 +7,9 @@ import re
 import sys
 from pathlib import Path
 
-_FILE = re.compile(r"^`([^`\n]+)`[^\n]*:\n\n```\w+(?: fragment)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(
+    r"^`([^`\n]+)`[^\n]*:\n\n```\w+(?: fragment)?\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
 
 
 def files_of(page: str) -> dict[str, str]:

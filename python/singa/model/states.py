@@ -120,18 +120,19 @@ class Savable:
         own = self._compiled_states("load_states")
         where = f"[load_states] {os.fspath(fpath)}"
 
-        def present(found: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
-            awaited = late.awaited(self, found.keys() - own.keys())
-            return {name: shape for name, shape in found.items() if name not in awaited}
+        shapes: dict[str, Sequence[int]] = {}
+        names: dict[str, str] = {}
+        apart = fit.Mismatch([], [])
 
         def check(found: dict[str, tuple[int, ...]]) -> None:
-            fit.fit(where, own, present(found), strict)
+            nonlocal shapes, names, apart
+            awaited = late.awaited(self, found.keys() - own.keys())
+            shapes = {name: shape for name, shape in found.items() if name not in awaited}
+            names, apart = fit.fit(where, own, shapes, strict)
 
         room = sum(value.memsize() for value in own.values())
         states, aux = state_files.load_states(fpath, check, room)
         others = {name: as_tensor(value) for name, value in aux.items()}
-        shapes = present({name: value.shape for name, value in states.items()})
-        names, apart = fit.fit(where, own, shapes, strict)
         ready = checked(f"{where}:", own, {here: states[there] for here, there in names.items()})
         fit.say_renamed(where, names)
         if strict:  # a script's own set_states takes the states alone

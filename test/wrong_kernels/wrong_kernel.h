@@ -127,7 +127,7 @@ inline Kernel WrongKernel(const std::string& spec_type, Wrong wrong, DeviceKind 
                   return std::make_shared<WrongPlan>(made.plan(), wrong);
             return PlanOrReason::None("no kernel takes this");
           },
-          .asked_first = true};
+          .priority = 1};
 }
 
 inline KernelList& KernelsToChange(const std::string& spec_type,

@@ -1,9 +1,9 @@
-// Grouped convolutions whose groups have fewer channels than a vector, such as ResNeXt's with 4 and
-// 8. For these oneDNN takes shorter vectors, and images in shorter blocks, which the convolutions
+// Grouped convolutions whose groups have fewer channels than a vector, such as ResNeXt's with 8. For
+// these oneDNN takes shorter vectors, and images in shorter blocks, which the convolutions
 // beside it then have to read. Here as many groups are joined as fill a vector. An output channel
 // has zeros in the filter for the channels of the other groups. That costs multiplications, but
-// these layers have few. Groups of one channel are left to the depthwise kernels, which have no
-// such zeros.
+// these layers have few. Groups of 1, 2 and 4 channels are taken by the depthwise kernels before,
+// which have no such zeros, where they have loops for the filter.
 //
 // Zero times infinity is NaN, so a value that is not finite also reaches the results of the groups
 // that are joined with its own. Strict mode therefore joins none.
@@ -118,7 +118,7 @@ PlanOrReason Make(const ConvSpec& spec) {
 
 SINGA_KERNELS(onednn) {
   Register<ConvSpec>(DeviceKind::kCpu, "joined groups",
-                     {.refuses = Refuses, .make = Make, .asked_first = true});
+                     {.refuses = Refuses, .make = Make, .priority = 1});
 }
 
 }  // namespace singa::onednn

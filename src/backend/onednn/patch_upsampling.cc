@@ -247,7 +247,7 @@ PlanOrReason Make(const ConvTransposeSpec& spec) {
 
 SINGA_KERNELS(onednn) {
   Register<ConvTransposeSpec>(DeviceKind::kCpu, "patch upsampling",
-                              {.refuses = Refuses, .make = Make, .asked_first = true});
+                              {.refuses = Refuses, .make = Make, .priority = 1});
 }
 
 }  // namespace singa::onednn

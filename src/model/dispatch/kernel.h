@@ -55,7 +55,7 @@ struct SINGA_API Kernel {
   std::function<std::string(const SpecRef&)> refuses = {};
   std::function<PlanOrReason(const SpecRef&)> make;
   std::function<std::vector<Candidate>(const SpecRef&)> candidates = {};
-  bool asked_first = false;
+  int priority = 0;
 
   /// A plan for the Spec, or the reason why there is none: the kernel cannot compute it ("float64
   /// is not supported"), or another kernel is likely to be faster.
@@ -94,9 +94,9 @@ struct KernelFunctions {
   PlanOrReason (*make)(const Spec&);
   /// With those that are known to be wrong. Null: there is one candidate only.
   std::vector<Candidate> (*candidates)(const Spec&) = nullptr;
-  /// The kernel is asked before those of the libraries. Such a kernel is for some Specs
-  /// only. It refuses where a library is faster.
-  bool asked_first = false;
+  /// Kernels of a larger priority are asked first. A library's has 0. One that is asked before is
+  /// for some Specs only, and refuses where a library is faster.
+  int priority = 0;
 };
 
 /// A function of a Spec as a function of a Spec of any type; empty for null.
@@ -112,7 +112,7 @@ void Register(DeviceKind kind, const char* implementation,
               const std::type_identity_t<KernelFunctions<Spec>>& functions) {
   AddKernel(typeid(Spec).name(), kind,
             {implementation, OfAnySpec(functions.refuses), OfAnySpec(functions.make),
-             OfAnySpec(functions.candidates), functions.asked_first});
+             OfAnySpec(functions.candidates), functions.priority});
 }
 
 /// A plan that calls a function of the Spec, on plain arguments.

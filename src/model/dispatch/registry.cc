@@ -58,9 +58,9 @@ const Kernel* FindKernel(const KernelList& kernels, std::string_view implementat
 
 void AddKernel(const char* spec, DeviceKind kind, Kernel kernel) {
   KernelList& list = ListOf(spec, kind);
-  auto place = list.end();
-  if (kernel.asked_first)
-    place = std::find_if(list.begin(), list.end(), [](const Kernel& k) { return !k.asked_first; });
+  const auto place = std::find_if(list.begin(), list.end(), [&](const Kernel& other) {
+    return other.priority < kernel.priority;
+  });
   list.insert(place, std::move(kernel));
 }
 

@@ -70,9 +70,8 @@ std::vector<Candidate> Candidates(const ConvSpec& spec) {
 }  // namespace
 
 SINGA_KERNELS(cpu) {
-  Register<ConvSpec>(
-      DeviceKind::kCpu, "tiles",
-      {.refuses = Refuses, .make = Make, .candidates = Candidates, .asked_first = true});
+  Register<ConvSpec>(DeviceKind::kCpu, "tiles",
+                     {.refuses = Refuses, .make = Make, .candidates = Candidates, .priority = 1});
 }
 
 }  // namespace singa::cpu

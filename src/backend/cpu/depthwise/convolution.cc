@@ -31,7 +31,10 @@ int64_t BestLanes() {
 
 namespace {
 
-constexpr int64_t kMostRows = 16;  // of taps
+constexpr int64_t kMostRows = 32;  // of taps, and of rows in another order of channels
+
+/// The channels of a group, on both sides.
+int64_t GroupOf(const ConvSpec& spec) { return spec.geometry.in_channels / spec.geometry.group; }
 
 template <class T>
 Loops<T> LoopsFor([[maybe_unused]] const Recorder& r, [[maybe_unused]] int64_t lanes) {
@@ -61,7 +64,8 @@ class DepthwisePlan : public Plan {
   std::string Describe() const override {
     std::string front = norm_ ? "norm" + ActivationSuffix(norm_->activation) + " + " : "";
     if (norm_ && !norm_->has_norm) front.erase(0, std::string_view("norm + ").size());
-    return front + "depthwise" + (spec_.has_add ? " + add" : "");
+    const std::string what = group_ == 1 ? "depthwise" : "groups of " + std::to_string(group_);
+    return front + what + (spec_.has_add ? " + add" : "");
   }
 
  protected:
@@ -70,6 +74,7 @@ class DepthwisePlan : public Plan {
       : Plan("depthwise"),
         spec_(spec),
         norm_(norm ? std::optional(*norm) : std::nullopt),
+        group_(GroupOf(spec)),
         loops_(LoopsFor<T>(spec.geometry, lanes)),
         gradient_(spec.pass == ConvPass::kBackwardX),
         x_(spec.geometry.input_shape(), tag),
@@ -79,7 +84,8 @@ class DepthwisePlan : public Plan {
         down_(spec.geometry, gradient_),
         across_(spec.geometry, gradient_),
         panels_(source(), lanes,
-                static_cast<int64_t>(sizeof(float)) * lanes * (down_.held() + 1) * across_.columns,
+                static_cast<int64_t>(sizeof(float)) * lanes * (down_.held() * group_ + 1) *
+                    across_.columns,
                 SecondLevelCacheBytes() / 2),
         threads_(std::clamp<int64_t>(
             (x_.images * x_.image_step + y_.images * y_.image_step) / kParallelGrain, 1,
@@ -88,12 +94,18 @@ class DepthwisePlan : public Plan {
   const Lanes& source() const { return gradient_ ? y_ : x_; }
   int64_t channels() const { return x_.channels; }
   int64_t row_size() const { return spec_.geometry.kernel_w() * panels_.lanes; }
-  int64_t weights_size() const { return spec_.geometry.kernel_h() * row_size(); }  // of a vector
+  int64_t weights_size() const {  // of a vector
+    return spec_.geometry.kernel_h() * group_ * row_size();
+  }
   int64_t vectors() const { return x_.blocks * panels_.vectors; }
-  int64_t window_size() const { return Window<T>::Size(across_, panels_, down_.held()); }
+  int64_t window_size() const { return Window<T>::Size(across_, panels_, down_.held(), group_); }
   Window<T> NewWindow(const std::optional<NormCall>& front, float* buffer) const {
-    return Window<T>(source(), across_, panels_, down_.held(), loops_, front ? &*front : nullptr,
-                     buffer);
+    return Window<T>(source(), across_, panels_, down_.held(), group_, loops_,
+                     front ? &*front : nullptr, buffer);
+  }
+  /// Appends the row of the window under a tap, in all orders of the channels.
+  void AppendRow(const Window<T>& window, int64_t row, const float** sources, size_t& count) const {
+    for (int64_t order = 0; order < group_; ++order) sources[count++] = window.Row(row, order);
   }
   /// Floats for the constants of a batch norm in front.
   int64_t front_size() const {
@@ -146,6 +158,7 @@ class DepthwisePlan : public Plan {
 
   const ConvSpec spec_;
   const std::optional<NormConvSpec> norm_;  // in front
+  const int64_t group_;
   const Loops<T> loops_;
   const bool gradient_;  // of the input
   const Lanes x_, y_;
@@ -160,7 +173,8 @@ class DepthwisePlan : public Plan {
 template <class T>
 class FilterPlan final : public DepthwisePlan<T> {
   using Base = DepthwisePlan<T>;
-  using Base::across_, Base::down_, Base::gradient_, Base::panels_, Base::spec_, Base::threads_;
+  using Base::across_, Base::down_, Base::gradient_, Base::group_, Base::panels_, Base::spec_,
+      Base::threads_;
   using typename Base::Plane;
 
  public:
@@ -214,7 +228,9 @@ class FilterPlan final : public DepthwisePlan<T> {
     return this->vectors() * (this->weights_size() + panels_.lanes) + this->front_size();
   }
 
-  /// Arranges weights and bias as the loops read them; without a bias, or a channel, zeros.
+  /// Arranges weights and bias as the loops read them; without a bias, or a channel, zeros. In the
+  /// order `o` of the channels, a lane is multiplied with the weight of the channel whose number in
+  /// the group is that of the lane's channel, with the bits of `o` flipped.
   void Prepare(const Execution& execution, float* weights, float* bias) const {
     const Recorder& r = spec_.geometry;
     const T* w = execution.in<T>(1);
@@ -228,11 +244,17 @@ class FilterPlan final : public DepthwisePlan<T> {
                     std::fill_n(bias + v * lanes, lanes, 0.0f);
                     this->ForLanes(v, [&](int64_t channel, int64_t lane) {
                       if (b) bias[v * lanes + lane] = Convert<float>(b[channel]);
-                      for (int64_t i = 0; i < taps; ++i) {
-                        const int64_t column = i % r.kernel_w();
-                        const int64_t place =
-                            across_.turned ? i - column + r.kernel_w() - 1 - column : i;
-                        to[place * lanes + lane] = Convert<float>(w[channel * taps + i]);
+                      for (int64_t order = 0; order < group_; ++order) {
+                        const int64_t own = channel % group_, other = own ^ order;
+                        const T* from = w + (gradient_ ? (channel - own + other) * group_ + own
+                                                       : channel * group_ + other) *
+                                                taps;
+                        for (int64_t i = 0; i < taps; ++i) {
+                          const int64_t column = i % r.kernel_w(), row = i / r.kernel_w();
+                          const int64_t place = across_.turned ? r.kernel_w() - 1 - column : column;
+                          to[(row * group_ + order) * this->row_size() + place * lanes + lane] =
+                              Convert<float>(from[i]);
+                        }
                       }
                     });
                   }
@@ -257,9 +279,11 @@ class FilterPlan final : public DepthwisePlan<T> {
       for (int64_t tap = 0; tap < down_.taps; ++tap) {
         const int64_t source = down_.Row(row, tap);
         if (source < 0) continue;
-        sources[count] = window.Row(source);
-        weights[count++] =
-            call.weights + plane.vector * this->weights_size() + tap * this->row_size();
+        for (int64_t order = 0; order < group_; ++order)
+          weights[count + static_cast<size_t>(order)] = call.weights +
+                                                        plane.vector * this->weights_size() +
+                                                        (tap * group_ + order) * this->row_size();
+        this->AppendRow(window, source, sources.data(), count);
       }
       const int64_t place = this->OffsetOf(plane, image) + row * image.row_step;
       compute_({.panel = plane.panel,
@@ -299,7 +323,7 @@ class FilterPlan final : public DepthwisePlan<T> {
 template <class T>
 class GradientPlan final : public DepthwisePlan<T> {
   using Base = DepthwisePlan<T>;
-  using Base::down_, Base::panels_, Base::spec_, Base::threads_;
+  using Base::down_, Base::group_, Base::panels_, Base::spec_, Base::threads_;
 
  public:
   GradientPlan(const ConvSpec& spec, const NormConvSpec* norm, int64_t lanes, LaneTag tag)
@@ -368,8 +392,8 @@ class GradientPlan final : public DepthwisePlan<T> {
       for (int64_t tap = 0; tap < down_.taps; ++tap) {
         const int64_t source = down_.Row(row, tap);
         if (source < 0) continue;
-        if (count == 0) first = tap;
-        sources[count++] = window.Row(source);
+        if (count == 0) first = tap * group_;
+        this->AppendRow(window, source, sources.data(), count);
       }
       this->loops_.weight_gradient(
           {.panel = plane.panel,
@@ -386,20 +410,24 @@ class GradientPlan final : public DepthwisePlan<T> {
   }
 
   void StoreSums(const float* sums, T* dw) const {
-    const int64_t lanes = panels_.lanes, taps = this->weights_size() / lanes;
-    ParallelFor(this->vectors(), kParallelGrain / (slices_ * this->weights_size()) + 1,
-                [&](int64_t begin, int64_t end) {
-                  for (int64_t v = begin; v < end; ++v)
-                    this->ForLanes(v, [&](int64_t channel, int64_t lane) {
-                      for (int64_t tap = 0; tap < taps; ++tap) {
-                        const float* from = sums + v * this->weights_size() + tap * lanes + lane;
-                        double sum = 0;
-                        for (int64_t s = 0; s < slices_; ++s)
-                          sum += static_cast<double>(from[s * sums_size()]);
-                        dw[channel * taps + tap] = Convert<T>(sum);
-                      }
-                    });
-                });
+    const int64_t lanes = panels_.lanes, width = spec_.geometry.kernel_w();
+    const int64_t taps = this->weights_size() / lanes;  // in all orders of the channels
+    ParallelFor(
+        this->vectors(), kParallelGrain / (slices_ * this->weights_size()) + 1,
+        [&](int64_t begin, int64_t end) {
+          for (int64_t v = begin; v < end; ++v)
+            this->ForLanes(v, [&](int64_t channel, int64_t lane) {
+              for (int64_t tap = 0; tap < taps; ++tap) {
+                const float* from = sums + v * this->weights_size() + tap * lanes + lane;
+                double sum = 0;
+                for (int64_t s = 0; s < slices_; ++s)
+                  sum += static_cast<double>(from[s * sums_size()]);
+                const int64_t row = tap / width, other = channel % group_ ^ row % group_;
+                dw[channel * taps + (other * spec_.geometry.kernel_h() + row / group_) * width +
+                   tap % width] = Convert<T>(sum);
+              }
+            });
+        });
   }
 
   const int64_t slices_;
@@ -424,9 +452,10 @@ std::string Refuses(const ConvSpec& spec, int64_t lanes) {
   if (std::string reason = RefusesStorage(spec.dtype); !reason.empty()) return reason;
   if (spec.plain) return "depthwise loops are for channels-last and blocked images";
   if (r.spatial == 3) return "depthwise loops are for one or two dimensions";
-  if (r.group == 1 || r.group != r.in_channels || r.group != r.out_channels)
-    return "depthwise loops are for one filter per channel";
-  if (!HasLoops(r.kernel_w(), r.stride_w()) || r.dilation_w() != 1 || r.kernel_h() > kMostRows)
+  if (r.group == 1 || r.in_channels != r.out_channels || !HasOrders(GroupOf(spec)))
+    return "depthwise loops are for groups of 1, 2 and 4 channels on both sides";
+  if (!HasLoops(r.kernel_w(), r.stride_w()) || r.dilation_w() != 1 ||
+      r.kernel_h() * GroupOf(spec) > kMostRows)
     return "depthwise loops are for kernels of 3, 5 and 7 columns, of stride 1 and 2 and dilation "
            "1";
   if (r.input_shape().Count() == 0 || r.output_shape().Count() == 0)
@@ -441,6 +470,7 @@ PlanPtr MakePlan(const ConvSpec& spec, int64_t lanes) {
 
 std::string Refuses(const NormConvSpec& spec, int64_t lanes) {
   if (spec.dtype != kFloat32) return "rows are floats behind what is in front, and not rounded";
+  if (GroupOf(spec) != 1) return "only single channels are computed behind what is in front";
   if (formula::FactsOf(spec.activation.kind).is_slow)
     return "the activation takes longer to compute twice than to write and read";
   if (spec.activation.low > 0 || spec.activation.high < 0)
@@ -483,7 +513,7 @@ SINGA_KERNELS(cpu) {
       {.refuses = [](const ConvSpec& spec) { return depthwise::Refuses(spec); },
        .make = [](const ConvSpec& spec) -> PlanOrReason { return depthwise::MakePlan(spec); },
        .candidates = depthwise::Candidates,
-       .asked_first = true});
+       .priority = 2});
   Register<NormConvSpec>(
       DeviceKind::kCpu, "depthwise",
       {.refuses = [](const NormConvSpec& spec) { return depthwise::Refuses(spec); },

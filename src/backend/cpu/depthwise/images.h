@@ -102,26 +102,28 @@ struct Panels {
   int64_t most() const { return CeilDivide(vectors, count); }
 };
 
-/// The rows of a panel that a row of results reads, as floats.
+/// The rows of a panel that a row of results reads, as floats, in all orders of the channels of a
+/// group: in order o, a lane holds the channel whose number has the bits of o flipped.
 template <class T>
 class Window {
  public:
   /// `buffer` has Size() floats. Where `front` is not null, the rows are those behind it.
   Window(const Lanes& image, const Across& across, const Panels& panels, int64_t held,
-         const Loops<T>& loops, const NormCall* front, float* buffer)
+         int64_t orders, const Loops<T>& loops, const NormCall* front, float* buffer)
       : image_(image),
         across_(across),
         held_(held),
+        orders_(orders),
         lanes_(panels.lanes),
         vector_step_(across.columns * panels.lanes),
-        row_step_(vector_step_ * panels.most()),
+        order_step_(vector_step_ * panels.most()),
         loops_(loops),
         front_(front),
         buffer_(buffer) {
-    std::fill_n(buffer, Size(across, panels, held), 0.0f);
+    std::fill_n(buffer, Size(across, panels, held, orders), 0.0f);
   }
-  static int64_t Size(const Across& across, const Panels& panels, int64_t held) {
-    return held * panels.most() * panels.lanes * across.columns;
+  static int64_t Size(const Across& across, const Panels& panels, int64_t held, int64_t orders) {
+    return held * orders * panels.most() * panels.lanes * across.columns;
   }
 
   /// Begins another image; `from` points to the panel's first channel, which is that of this
@@ -144,8 +146,10 @@ class Window {
                              vector_step_};
       if (front_)
         CopyNormed(call);
-      else
+      else if (orders_ == 1)
         loops_.copy(call);
+      else
+        loops_.copy_orders(call, orders_, order_step_);
     }
   }
   /// What Advance will copy for this range, if it lies side by side.
@@ -155,11 +159,13 @@ class Window {
     return {reinterpret_cast<const char*>(from_ + first * image_.row_step),
             (rows.last + 1 - first) * image_.row_step * static_cast<int64_t>(sizeof(T))};
   }
-  const float* Row(int64_t row) const { return buffer_ + row % held_ * row_step_; }
+  const float* Row(int64_t row, int64_t order) const {
+    return buffer_ + (row % held_ * orders_ + order) * order_step_;
+  }
   int64_t vector_step() const { return vector_step_; }
 
  private:
-  float* Start(int64_t row) { return buffer_ + row % held_ * row_step_; }
+  float* Start(int64_t row) { return buffer_ + row % held_ * orders_ * order_step_; }
   /// Copies what is made of a row in front of the convolution.
   void CopyNormed(const CopyCall<T>& call) const {
     if constexpr (std::is_same_v<T, float>) {
@@ -173,7 +179,7 @@ class Window {
 
   const Lanes& image_;
   const Across& across_;
-  int64_t held_, lanes_, vector_step_, row_step_;
+  int64_t held_, orders_, lanes_, vector_step_, order_step_;
   const Loops<T>& loops_;
   const NormCall* front_;  // with the constants of all vectors
   float* buffer_;

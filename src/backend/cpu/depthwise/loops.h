@@ -6,6 +6,11 @@
 // Rows of the image are copied into a buffer of floats first, with zeros for the padding left and
 // right of them and for the channels that are missing in the last vector. So the loops that
 // multiply have no borders, and read each bfloat16 once.
+//
+// A convolution of small groups is the sum of as many depthwise ones as a group has channels, each
+// of an image in which channels of a group have changed places. In order o, a channel stands where
+// its number has the bits of o flipped: such a change is its own inverse, so the gradients of image
+// and weights are sums of the same kind. The orders of a row are more rows of taps.
 
 #include <cstdint>
 
@@ -88,6 +93,8 @@ struct GradientCall {
 template <class T>
 struct Loops {
   void (*copy)(const CopyCall<T>&);
+  /// Copies a row in all orders of groups of 2 or 4 channels, one behind the other.
+  void (*copy_orders)(const CopyCall<T>&, int64_t orders, int64_t order_step);
   /// Copies the results of what is in front, to the bits of batch norm's. Not for SiLU.
   void (*copy_normed)(const CopyCall<float>&, const NormCall&);
   void (*forward)(const RowCall<T>&);
@@ -100,6 +107,9 @@ struct Loops {
 constexpr bool HasLoops(int64_t kernel, int64_t stride) {
   return (kernel == 3 || kernel == 5 || kernel == 7) && (stride == 1 || stride == 2);
 }
+
+/// Numbers of channels in a group that have orders.
+constexpr bool HasOrders(int64_t group) { return group == 1 || group == 2 || group == 4; }
 
 /// For vectors of 16 channels (AVX-512) and of 8 (AVX2). T is float or BFloat16.
 template <class T>

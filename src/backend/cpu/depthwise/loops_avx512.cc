@@ -67,6 +67,11 @@ struct Vectors {
   }
   /// a · b + c
   SINGA_TARGET static Type MultiplyAdd(Type a, Type b, Type c) { return _mm512_fmadd_ps(a, b, c); }
+  /// In lane i the value of lane i ^ kBits, which is 1, 2 or 3.
+  template <int kBits>
+  SINGA_TARGET static Type Flipped(Type v) {
+    return _mm512_permute_ps(v, kBits == 1 ? 0xb1 : kBits == 2 ? 0x4e : 0x1b);
+  }
   SINGA_TARGET static Type Rectify(Type v) {
     const Mask keeps = _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_NLE_UQ);
     return _mm512_maskz_mov_ps(keeps, v);

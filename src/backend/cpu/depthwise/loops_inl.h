@@ -46,6 +46,35 @@ SINGA_TARGET void Copy(const CopyCall<T>& call) {
   }
 }
 
+template <int kOrders, class T>
+SINGA_TARGET void CopyInOrders(const CopyCall<T>& call, int64_t order_step) {
+  const bool partial = call.panel.last < kLanes;
+  const int64_t whole = call.panel.vectors - partial;
+  const Vectors::Mask mask = Vectors::First(call.panel.last);
+  const T* from = call.from;
+  float* to = call.to;
+  for (int64_t column = 0; column < call.columns; ++column) {
+    for (int64_t v = 0; v < call.panel.vectors; ++v) {
+      const int64_t at = v * kLanes;
+      const Vector x = v < whole ? Vectors::Load(from + at) : Vectors::Load(from + at, mask);
+      float* place = to + v * call.vector_step;
+      Vectors::Store(place, x);
+      Vectors::Store(place + order_step, Vectors::Flipped<1>(x));
+      if constexpr (kOrders > 2) {
+        Vectors::Store(place + 2 * order_step, Vectors::Flipped<2>(x));
+        Vectors::Store(place + 3 * order_step, Vectors::Flipped<3>(x));
+      }
+    }
+    from += call.column_step;
+    to += kLanes;
+  }
+}
+
+template <class T>
+void CopyOrders(const CopyCall<T>& call, int64_t orders, int64_t order_step) {
+  (orders == 2 ? CopyInOrders<2, T> : CopyInOrders<4, T>)(call, order_step);
+}
+
 template <ActivationKind kKind>
 SINGA_TARGET_INLINE Vector Activated(Vector v, Vector low, Vector high) {
   if constexpr (kKind == ActivationKind::kRelu) {
@@ -273,6 +302,7 @@ SINGA_TARGET void SumProducts(const GradientCall<T>& call) {
 
 template <class T, int kKernel, int kStride>
 constexpr Loops<T> kLoops = {Copy<T>,
+                             CopyOrders<T>,
                              CopyNormed,
                              ComputeRow<true, kKernel, kStride, T>,
                              ComputeRow<false, kKernel, kStride, T>,

@@ -167,8 +167,7 @@ PlanOrReason Make(const MatMulSpec& spec) {
 }  // namespace
 
 SINGA_KERNELS(cpu) {
-  Register<MatMulSpec>(DeviceKind::kCpu, "cpu",
-                       {.refuses = Refuses, .make = Make, .asked_first = true});
+  Register<MatMulSpec>(DeviceKind::kCpu, "cpu", {.refuses = Refuses, .make = Make, .priority = 1});
 }
 
 }  // namespace singa::cpu

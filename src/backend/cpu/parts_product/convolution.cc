@@ -231,7 +231,7 @@ SINGA_KERNELS(cpu) {
                      {.refuses = parts_product::RefusesHere,
                       .make = parts_product::Make,
                       .candidates = parts_product::Candidates,
-                      .asked_first = true});
+                      .priority = 1});
 }
 
 }  // namespace singa::cpu

@@ -164,7 +164,7 @@ SINGA_KERNELS(cpu) {
                         return winograd::FasterPlan(spec);
                       },
                       .candidates = winograd::Candidates,
-                      .asked_first = true});
+                      .priority = 1});
 }
 
 }  // namespace singa::cpu

@@ -41,12 +41,13 @@ INSTANTIATE_TEST_SUITE_P(Lanes, Depthwise, testing::Values(8, 16));
 
 Recorder Make(const Shape& x, const std::vector<int64_t>& kernel,
               const std::vector<int64_t>& stride, const std::vector<int64_t>& padding, bool bias,
-              int64_t dilation_h = 1) {
-  return ConvRecorder("Conv", x, kernel, stride, padding, x[1], bias, {dilation_h, 1}, x[1]);
+              int64_t dilation_h = 1, int64_t group_channels = 1) {
+  return ConvRecorder("Conv", x, kernel, stride, padding, x[1], bias, {dilation_h, 1},
+                      x[1] / group_channels);
 }
 
 /// Kernels, strides and paddings of any kind, on images from less than a tile to several.
-Recorder AnyGeometry(Random& random) {
+Recorder AnyGeometry(Random& random, int64_t group_channels = 1) {
   const int64_t across = 3 + 2 * random.Int(0, 2);
   const int64_t down = random.Coin() ? across : random.Int(1, 7);
   const int64_t dilation = random.Int(0, 3) ? 1 : random.Int(2, 3);
@@ -58,11 +59,13 @@ Recorder AnyGeometry(Random& random) {
     const int64_t least = std::max<int64_t>(reach - before - after, 1);
     return std::max<int64_t>(least, random.Coin() ? random.Int(1, 9) : random.Int(10, 30));
   };
-  const Shape x = {random.Int(1, 3), random.Int(2, 70),
+  const int64_t channels =
+      group_channels == 1 ? random.Int(2, 70) : group_channels * random.Int(2, 70 / group_channels);
+  const Shape x = {random.Int(1, 3), channels,
                    size((down - 1) * dilation + 1, padding[0], padding[2]),
                    size(across, padding[1], padding[3])};
   return Make(x, {down, across}, {random.Int(1, 3), random.Int(1, 2)}, padding, random.Coin(),
-              dilation);
+              dilation, group_channels);
 }
 
 /// Channels-last images of one pixel are row-major, so they tell no layout.
@@ -115,7 +118,7 @@ TEST_P(Depthwise, EveryPassIsTheDefinition) {
   for (int i = 0; i < 150 && !HasFailure(); ++i) {
     const LaneTag tag = kTags[random.Int(0, 2)];
     const DType dtype = random.Coin() ? kFloat32 : kBFloat16;
-    const Recorder g = AnyGeometry(random);
+    const Recorder g = AnyGeometry(random, int64_t{1} << random.Int(0, 2));
     SCOPED_TRACE(g.ToString() + DTypeName(dtype) + " tag " + std::to_string(int(tag)));
     const Tensor x = RandomTensor(random, g.input_shape(), dtype),
                  w = RandomTensor(random, g.weight_shape(), dtype),
@@ -385,7 +388,11 @@ TEST(Depthwise, RefusesWhatItHasNoLoopsFor) {
   EXPECT_TRUE(refuses(Make(x, {3, 3}, {1, 3}, {1, 1}, false)));
   EXPECT_TRUE(refuses(ConvRecorder("Conv", x, {3, 3}, {1, 1}, {1, 1}, 8, false, {1, 2}, 8)));
   EXPECT_TRUE(refuses(ConvRecorder("Conv", x, {3, 3}, {1, 1}, {1, 1}, 16, false, {1, 1}, 8)));
-  EXPECT_TRUE(refuses(ConvRecorder("Conv", x, {3, 3}, {1, 1}, {1, 1}, 8, false, {1, 1}, 4)));
+  EXPECT_FALSE(refuses(ConvRecorder("Conv", x, {3, 3}, {1, 1}, {1, 1}, 8, false, {1, 1}, 4)));
+  EXPECT_TRUE(refuses(ConvRecorder("Conv", x, {3, 3}, {1, 1}, {1, 1}, 8, false, {1, 1}, 1)));
+  const Shape wide = {2, 24, 9, 9};
+  EXPECT_TRUE(refuses(ConvRecorder("Conv", wide, {3, 3}, {1, 1}, {1, 1}, 24, false, {1, 1}, 3)));
+  EXPECT_TRUE(refuses(ConvRecorder("Conv", wide, {3, 3}, {1, 1}, {1, 1}, 48, false, {1, 1}, 12)));
 }
 
 /// Images stay in their layout from one pass to the next.

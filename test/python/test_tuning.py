@@ -83,13 +83,9 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_forced_implementations(
-    family: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
+def test_forced_implementations(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Implementation, workspace and in-place pairs follow the choice; values do not change."""
     monkeypatch.setattr(autograd, "training", True)
-    request.addfinalizer(lambda: singa.set_spot_checks(True))
-    singa.set_spot_checks(False)  # explain lists the copies that a checked batch norm needs
     make, inputs = FAMILIES[family]
     call = make()
     if inputs[0].ndim() == 4:

@@ -5,6 +5,8 @@
 #include <mutex>
 #include <utility>
 
+#include "core/statistics/uncounted.h"
+
 namespace singa {
 namespace {
 
@@ -109,7 +111,7 @@ void RecordProfile(const char* op, const PlanPtr& plan, std::span<const Tensor> 
 }
 
 void SetProfiling(bool enable) { g_profiling.store(enable); }
-bool IsProfiling() { return g_profiling.load(std::memory_order_relaxed); }
+bool IsProfiling() { return g_profiling.load(std::memory_order_relaxed) && !IsUncounted(); }
 
 std::vector<ProfileRecord> TakeProfile() {
   std::lock_guard<std::mutex> lock(g_mutex);

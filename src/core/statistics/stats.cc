@@ -5,6 +5,7 @@
 
 #include "core/statistics/counted_reorder.h"
 #include "core/statistics/profile.h"
+#include "core/statistics/uncounted.h"
 
 namespace singa {
 namespace {
@@ -22,11 +23,13 @@ void CountedReorder(const DevicePtr& device, const LayoutPtr& from, const Layout
                     const char* reason) {
   const uint64_t bytes = static_cast<uint64_t>(shape.Count()) * SizeOf(dtype);
   CountReorders(1, bytes);
-  const bool record = g_record.load(std::memory_order_relaxed), profile = IsProfiling();
-  const double start = record || profile ? ProfileClock() : 0;
+  const bool record = AreReordersRecorded(), profile = IsProfiling();
+  double start = record || profile ? ProfileClock() : 0;
+  const double uncounted = UncountedMilliseconds();
   const char* op = CurrentOp();
   Reorder(device, from, to, shape, dtype, source, destination);
   SetCurrentOp(op);  // finding a plan for the reorder may have changed it
+  start += UncountedMilliseconds() - uncounted;  // without a check of the reorder
   if (profile)
     RecordProfile("Reorder", LayoutName(from) + " to " + LayoutName(to), shape.ToString(),
                   2 * bytes, start);
@@ -38,11 +41,12 @@ void CountedReorder(const DevicePtr& device, const LayoutPtr& from, const Layout
 }
 
 void CountReorders(uint64_t count, uint64_t bytes) {
+  if (IsUncounted()) return;
   g_count.fetch_add(count, std::memory_order_relaxed);
   g_bytes.fetch_add(bytes, std::memory_order_relaxed);
 }
 
-bool AreReordersRecorded() { return g_record.load(std::memory_order_relaxed); }
+bool AreReordersRecorded() { return g_record.load(std::memory_order_relaxed) && !IsUncounted(); }
 
 ReorderStats GetReorderStats() { return {g_count.load(), g_bytes.load()}; }
 

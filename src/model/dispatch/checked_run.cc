@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -289,10 +290,12 @@ std::vector<Tensor> ResultsOf(const OpRef& spec, const DevicePtr& device, const 
 void RunChecked(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
                 std::span<const Tensor> inputs, std::span<const Tensor> outputs,
                 const Scalars& scalars, const std::function<void()>& execute) {
-  const Pause pause;
+  std::optional<Pause> pause(std::in_place);
   const Call call = CallOf(spec, device, *plan, inputs, inputs, outputs, scalars);
   const CallChecker checker = CheckCall(spec.op(), spec, call);
+  pause.reset();
   execute();
+  pause.emplace();
 
   const Expected expected = Expect(spec, HostOf(device), call, checker);
   if (expected.results.empty()) return CountUncompared(call.op);

@@ -13,6 +13,7 @@
 #include "core/statistics/profile.h"
 #include "core/statistics/reorder_hook.h"
 #include "core/tensor/stored_size.h"
+#include "model/dispatch/opcheck/opcheck.h"
 #include "singa/core/tensor.h"
 
 namespace singa {
@@ -93,6 +94,7 @@ double Stopwatch::Time(const Plan& plan, double best) const {
   static std::mutex mutex;
   const std::lock_guard<std::mutex> lock(mutex);
   const EagerScope executing;
+  const opcheck::Pause pause;  // a check of a reorder would take longer than the reorder
   std::vector<Tensor> inputs, outputs;
   std::vector<Move> before, after;
   for (const MeasuredTensor& t : call_.inputs) {

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "core/statistics/uncounted.h"
 #include "singa/core/environment.h"
 #include "singa/core/error.h"
 
@@ -40,15 +41,12 @@ class PlanCache {
       const Entry& entry = **found;
       if (entry.plan) {
         entries_.splice(entries_.begin(), entries_, *found);
-        ++hits_;
-        ++CountersOf(signature.op()).hits;
+        Count(signature.op(), &Counters::hits);
         return entry.plan;
       }
       built_.wait(lock);  // another thread is making it, and may fail
     }
-    ++misses_;
-    Counters& counters = CountersOf(signature.op());
-    ++counters.misses;
+    Count(signature.op(), &Counters::misses);
     entries_.push_front({signature, nullptr, 0});
     const auto position = entries_.begin();
     index_.insert(position);
@@ -74,8 +72,8 @@ class PlanCache {
 
   PlanCacheStats stats() {
     std::lock_guard<std::mutex> lock(mutex_);
-    PlanCacheStats stats{hits_,  misses_,      evictions_, index_.size(),
-                         bytes_, max_entries_, max_bytes_, {}};
+    PlanCacheStats stats{all_.hits, all_.misses,  evictions_, index_.size(),
+                         bytes_,    max_entries_, max_bytes_, {}};
     std::map<std::string, Counters> merged;  // one name may come from several literals
     for (const auto& [op, counters] : counters_) {
       merged[op].hits += counters.hits;
@@ -113,7 +111,8 @@ class PlanCache {
   void Clear() {
     std::lock_guard<std::mutex> lock(mutex_);
     EraseAll();
-    hits_ = misses_ = evictions_ = 0;
+    all_ = {};
+    evictions_ = 0;
     counters_.clear();
     warned_ = false;
   }
@@ -142,7 +141,11 @@ class PlanCache {
     bool operator()(const auto& a, const auto& b) const { return KeyOf(a) == KeyOf(b); }
   };
 
-  Counters& CountersOf(const char* op) { return counters_[op]; }
+  void Count(const char* op, uint64_t Counters::*number) {
+    if (IsUncounted()) return;
+    ++(all_.*number);
+    ++(counters_[op].*number);
+  }
 
   Entries::iterator Erase(Entries::iterator it) {
     bytes_ -= it->bytes;
@@ -163,7 +166,7 @@ class PlanCache {
       --it;
       if (!it->plan || &*it == keep) continue;
       ++evictions_;
-      if (keep && !warned_ && evictions_ > 64 && evictions_ > hits_) Warn(*keep, *it);
+      if (keep && !warned_ && evictions_ > 64 && evictions_ > all_.hits) Warn(*keep, *it);
       it = Erase(it);
     }
   }
@@ -181,7 +184,8 @@ class PlanCache {
                  "limit %llu entries or "
                  "%llu MiB); '%s' of %s keeps changing. Pad or bucket that dimension, or raise "
                  "singa.plan_cache.set_limit().\n",
-                 static_cast<unsigned long long>(hits_), static_cast<unsigned long long>(misses_),
+                 static_cast<unsigned long long>(all_.hits),
+                 static_cast<unsigned long long>(all_.misses),
                  static_cast<unsigned long long>(max_entries_),
                  static_cast<unsigned long long>(max_bytes_ >> 20),
                  made.signature.FirstDifference(other->signature), made.signature.op());
@@ -192,7 +196,8 @@ class PlanCache {
   Entries entries_;  // most recently used first
   std::unordered_set<Entries::iterator, Hash, Equal> index_;
   std::unordered_map<const char*, Counters> counters_;
-  uint64_t hits_ = 0, misses_ = 0, evictions_ = 0, bytes_ = 0;
+  Counters all_;
+  uint64_t evictions_ = 0, bytes_ = 0;
   uint64_t max_bytes_ = kDefaultBytes, max_entries_ = kDefaultEntries;
   bool warned_ = false;
 };

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/graph/node_observer.h"
+#include "core/statistics/uncounted.h"
 #include "model/dispatch/op_type.h"
 #include "model/dispatch/opcheck/difference.h"
 #include "model/dispatch/opcheck/opcheck.h"
@@ -49,6 +49,7 @@ class PartByPart {
 
   /// Returns the results of the chain, as they lie.
   std::vector<Tensor> Run() {
+    const UncountedScope uncounted;
     const DevicePtr device = outputs_[0].device();
     for (const ChainPlan::Part& part : plan_.parts()) {
       Node node;

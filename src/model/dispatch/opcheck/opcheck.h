@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "core/statistics/uncounted.h"
 #include "model/dispatch/call_check.h"
 #include "model/dispatch/opcheck/difference.h"
 #include "singa/core/plan.h"
@@ -39,11 +40,15 @@ bool IsOn();
 /// Where saved calls go: OpcheckOptions::replay_directory.
 std::string ReplayDirectory();
 
-/// While a Pause exists, no operation of this thread is checked. Checking itself runs operations.
+/// While a Pause exists, no operation of this thread is checked or counted. Checking itself runs
+/// operations.
 class Pause {
  public:
   Pause();
   ~Pause();
+
+ private:
+  UncountedScope uncounted_;
 };
 bool IsPaused();
 

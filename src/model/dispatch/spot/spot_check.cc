@@ -130,10 +130,13 @@ void RunChecked(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
                 const Scalars& scalars, const std::function<void()>& execute) {
   // Operands that the call overwrites.
   std::vector<Tensor> before(inputs.begin(), inputs.end());
-  for (Tensor& input : before)
-    if (std::any_of(outputs.begin(), outputs.end(),
-                    [&](const Tensor& output) { return SharesMemory(input, output); }))
-      input = input.Clone();
+  {
+    const opcheck::Pause pause;
+    for (Tensor& input : before)
+      if (std::any_of(outputs.begin(), outputs.end(),
+                      [&](const Tensor& output) { return SharesMemory(input, output); }))
+        input = input.Clone();
+  }
   execute();
 
   const opcheck::Pause pause;

@@ -4,7 +4,6 @@
 #include "model/operation/batchnorm/spec.h"
 #include "model/operation/lrn/spec.h"
 #include "model/operation/softmax/spec.h"
-#include "singa/dispatch/spot_check.h"
 #include "singa/operation/lrn.h"
 #include "singa/operation/softmax.h"
 #include "support.h"
@@ -30,7 +29,6 @@ DType AnyType(Random& random) {
 }
 
 TEST(BlockedLayouts, Lrn) {
-  SetSpotChecks(false);  // samples are read from row-major copies
   Random random(96);
   int taken = 0;
   for (int i = 0; i < 100 && !testing::Test::HasFailure(); ++i) {
@@ -66,7 +64,6 @@ TEST(BlockedLayouts, Lrn) {
     ExpectSame(LrnForward(xb, size, alpha, beta, k, false)[0], want[0], 64 * 0x1p-23, "inference");
   }
   EXPECT_TRUE(taken > 12 || !HasAvx512()) << taken;
-  SetSpotChecks(true);
 }
 
 TEST(BlockedLayouts, SoftmaxOfABlockedTensor) {

@@ -1,0 +1,24 @@
+#include "core/statistics/uncounted.h"
+
+#include "core/statistics/profile.h"
+
+namespace singa {
+namespace {
+
+thread_local int t_scopes = 0;
+thread_local double t_start = 0;  // of the outermost scope
+thread_local double t_milliseconds = 0;
+
+}  // namespace
+
+UncountedScope::UncountedScope() {
+  if (t_scopes++ == 0) t_start = ProfileClock();
+}
+UncountedScope::~UncountedScope() {
+  if (--t_scopes == 0) t_milliseconds += ProfileClock() - t_start;
+}
+
+bool IsUncounted() { return t_scopes > 0; }
+double UncountedMilliseconds() { return t_milliseconds; }
+
+}  // namespace singa

@@ -57,9 +57,10 @@ Tensor Running(const char* op, const char* name, const Tensor& t, const Tensor& 
   return OfChannels(op, name, t, x);
 }
 
-constexpr const char* kAfterAdd = "the activation behind an addition must be ReLU or none";
-bool IsReluOrNone(const Activation& activation) {
-  return !activation || activation.kind == ActivationKind::kRelu;
+void CheckBehind(const char* op, bool adds, const Activation& activation) {
+  CheckActivation(op, activation);
+  Check(!adds || !activation || activation.kind == ActivationKind::kRelu, op,
+        "the activation behind an addition must be ReLU or none");
 }
 
 /// The Spec of both forwards.
@@ -75,11 +76,8 @@ BatchNormForwardSpec ForwardSpec(const BatchNormHandle& handle, const Tensor& x,
                                   !bias.empty(),
                                   !add.empty(),
                                   activation};
-  CheckActivation(spec.op(), activation);
-  if (spec.has_add) {
-    CheckLike(spec.op(), "add", add, "x", x);
-    Check(IsReluOrNone(activation), spec.op(), kAfterAdd);
-  }
+  CheckBehind(spec.op(), spec.has_add, activation);
+  if (spec.has_add) CheckLike(spec.op(), "add", add, "x", x);
   return spec;
 }
 
@@ -105,8 +103,7 @@ std::vector<Tensor> Backward(const BatchNormHandle& handle, const Tensor& dy, co
   spec.need_scale = asked.need_scale;
   spec.need_add = asked.activation && asked.need_add;
   const char* op = spec.op();
-  CheckActivation(op, asked.activation);
-  Check(!spec.need_add || IsReluOrNone(asked.activation), op, kAfterAdd);
+  CheckBehind(op, spec.need_add, asked.activation);
   CheckInput(op, handle, x);
   CheckLike(op, "dy", dy, "x", x);
   const Tensor affine = Affine(op, "scale", scale, x);
@@ -198,20 +195,19 @@ std::vector<Tensor> BatchNormBackwardInference(const BatchNormHandle& handle, co
 
 namespace {
 
-void CheckBatchNorm(const BatchNormFields& spec, const Activation& activation,
+void CheckBatchNorm(const BatchNormFields& spec, bool adds, const Activation& activation,
                     const CallChecker& call) {
   call.RequireFloat("x", spec.dtype);
   call.RequireShape(spec.shape);
   call.Require(TakesShape(spec.shape), kShapes, spec.shape);
   CheckEpsilon(call.op(), spec.epsilon);
-  CheckActivation(call.op(), activation);
+  CheckBehind(call.op(), adds, activation);
 }
 
 }  // namespace
 
 void BatchNormForwardSpec::CheckFields(const CallChecker& call) const {
-  CheckBatchNorm(*this, activation, call);
-  call.Require(!has_add || IsReluOrNone(activation), kAfterAdd);
+  CheckBatchNorm(*this, has_add, activation, call);
   if (training) CheckMomentum(call.op(), call.scalars().v[0]);
 }
 void BatchNormFromSumsSpec::CheckFields(const CallChecker& call) const {
@@ -224,7 +220,7 @@ void BatchNormStatisticsSpec::CheckFields(const CallChecker& call) const {
   BatchNormForwardSpec::CheckFields(call);
 }
 void BatchNormBackwardSpec::CheckFields(const CallChecker& call) const {
-  CheckBatchNorm(*this, activation, call);
+  CheckBatchNorm(*this, need_add, activation, call);
   call.Require((!has_y || activation.kind == ActivationKind::kRelu) &&
                    (!has_bias || (activation && !has_y)) && (!need_add || has_y) &&
                    (!has_dy2 || need_add) && (need_x || need_scale || need_add),

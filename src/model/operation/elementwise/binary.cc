@@ -63,6 +63,13 @@ void CheckType(BinaryOp op, DType dtype) {
                    DTypeName(dtype));
 }
 
+/// A result of this type can be written to `out`, which is what messages show of it.
+template <class Out>
+void CheckFits(BinaryOp op, const char* name, DType dtype, DType type, const Out& out) {
+  Check<TypeError>(IsTruth(op) || Kind(type) >= Kind(dtype), name, "a result of type ",
+                   DTypeName(dtype), " does not fit into out ", out);
+}
+
 void Launch(BinaryOp op, DType dtype, const Tensor& a, const Tensor& b, const Tensor& out) {
   const BinarySpec spec{op, dtype};
   Run(spec, out.device(), FindPlan(*out.device(), spec),
@@ -122,8 +129,7 @@ void BinaryInto(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out
   CheckSameDevice(name, "out", out, "a", a);
   const DType dtype = ResultType(a, b);
   CheckType(op, dtype);
-  Check<TypeError>(IsTruth(op) || Kind(out.data_type()) >= Kind(dtype), name, "a result of type ",
-                   DTypeName(dtype), " does not fit into out ", out);
+  CheckFits(op, name, dtype, out.data_type(), out);
   Tensor left = a, right = b, target = out;
   if (out.layout()) {
     // out keeps its layout where all operands can have it.
@@ -213,10 +219,9 @@ void BinarySpec::CheckCall(CallChecker& call) const {
   call.Input("b", shape, b, {.strided = true});
   call.Require(IsResultType(dtype, a, b), "is not computed in ", DTypeName(dtype), " for ",
                DTypeName(a), " and ", DTypeName(b));
-  call.Require(Takes(kind, dtype), "is not defined for ", DTypeName(dtype));
+  CheckType(kind, dtype);
   const DType out = call.TypeOfOutput(0);
-  call.Require(IsTruth(kind) || Kind(out) >= Kind(dtype), "a result of type ", DTypeName(dtype),
-               " does not fit into ", DTypeName(out));
+  CheckFits(kind, call.op(), dtype, out, DTypeName(out));
   call.Output("c", shape, out, {.strided = true});
   call.Elementwise(KeepsZero(kind));
 }

@@ -72,23 +72,25 @@ Tensor PickedBackward(const PositionsSpec& spec, const Tensor& dy, const Tensor&
       .Reshape(spec.x_shape);
 }
 
-void CheckReduction(const char* op, ScatterReduction reduction) {
+/// `x` is what messages show of it.
+template <class X>
+void CheckReduction(const char* op, ScatterReduction reduction, DType dtype, const X& x) {
   Check(reduction >= ScatterReduction::kNone && reduction <= ScatterReduction::kMin, op,
         "unknown reduction ", static_cast<int>(reduction));
+  Check<TypeError>(reduction == ScatterReduction::kNone || dtype != kBool, op,
+                   "a reduction needs numbers, got ", x);
 }
 
-ScatterFields FieldsOf(const PositionsSpec& spec, ScatterReduction reduction, DType dtype) {
-  CheckReduction(spec.op(), reduction);
-  return {reduction, dtype, spec.rows(), spec.width(), spec.count()};
+ScatterFields FieldsOf(const PositionsSpec& spec, ScatterReduction reduction, const Tensor& x) {
+  CheckReduction(spec.op(), reduction, x.data_type(), x);
+  return {reduction, x.data_type(), spec.rows(), spec.width(), spec.count()};
 }
 
 Tensor Scatter(const PositionsSpec& named, const Tensor& x, const Tensor& indices,
                const Tensor& updates, ScatterReduction reduction) {
   const char* op = named.op();
   CheckShapeIs(op, "updates", updates, PickedShape(named));
-  Check<TypeError>(reduction == ScatterReduction::kNone || x.data_type() != kBool, op,
-                   "a reduction needs numbers, got ", x);
-  const ScatterSpec spec{FieldsOf(named, reduction, x.data_type())};
+  const ScatterSpec spec{FieldsOf(named, reduction, x)};
   return Call(spec, {x, Call(named, {indices}), updates}, {.op = op});
 }
 
@@ -96,7 +98,7 @@ std::vector<Tensor> ScatterBackward(const PositionsSpec& named, const Tensor& dy
                                     const Tensor& indices, ScatterReduction reduction,
                                     const Tensor& x, const Tensor& updates, const Tensor& y) {
   const char* op = named.op();
-  const ScatterBackwardSpec spec{FieldsOf(named, reduction, dy.data_type())};
+  const ScatterBackwardSpec spec{FieldsOf(named, reduction, dy)};
   const Shape picked = PickedShape(named);
   if (spec.needs_x()) {
     CheckShapeIs(op, "x", x, dy.shape());
@@ -186,7 +188,7 @@ void PositionsSpec::CheckFields(const CallChecker& call) const {
 void ScatterFields::CheckFields(const CallChecker& call) const {
   call.RequireShape({rows, width});
   call.RequireShape({count, width});
-  call.Require(reduction == ScatterReduction::kNone || dtype != kBool, "a reduction needs numbers");
+  CheckReduction(call.op(), reduction, dtype, DTypeName(dtype));
 }
 
 void ScatterBackwardSpec::CheckFields(const CallChecker& call) const {

@@ -22,25 +22,28 @@ void CheckNumber(const char* op, const char* name, const Tensor& t, DType dtype,
   CheckSameDevice(op, name, t, "x", x);
 }
 
+void CheckTypes(const char* op, const QuantizedFields& f) {
+  Check<TypeError>(IsByte(f.x_type), op, "x must be int8 or uint8, got ", DTypeName(f.x_type));
+  Check<TypeError>(f.is_rounded() || f.y_type == kInt32 || f.y_type == kFloat32, op,
+                   "the result must be int8, uint8, int32 or float32, got ", DTypeName(f.y_type));
+  Check(!f.has_y_zero || f.is_rounded(), op, "y_zero is for int8 and uint8 only");
+  Check(f.has_scale() || (!f.has_bias && !f.relu), op, "a result of int32 takes no bias and ReLU");
+}
+
 /// The checks of a product that Call does not make. Fills the fields.
 void CheckProduct(const char* op, const Tensor& x, const Tensor& x_zero, const Tensor& scale,
                   const Tensor& b, const Tensor& y_zero, DType type, bool relu,
                   QuantizedFields* fields) {
-  Check<TypeError>(IsByte(x.data_type()), op, "x must be int8 or uint8, got ", x);
-  Check<TypeError>(IsByte(type) || type == kInt32 || type == kFloat32, op,
-                   "the result must be int8, uint8, int32 or float32, got ", DTypeName(type));
   CheckNumber(op, "x_zero", x_zero, kInt32, x);
   CheckNumber(op, "y_zero", y_zero, kInt32, x);
-  const bool sums = type == kInt32;
-  Check(y_zero.empty() || IsByte(type), op, "y_zero is for int8 and uint8 only");
-  Check(!sums || (scale.empty() && b.empty() && !relu), op,
-        "a result of int32 takes no scale, bias and ReLU");
+  Check(type != kInt32 || scale.empty(), op, "a result of int32 takes no scale");
   fields->x_type = x.data_type();
   fields->y_type = type;
   fields->has_x_zero = !x_zero.empty();
   fields->has_bias = !b.empty();
   fields->has_y_zero = !y_zero.empty();
   fields->relu = relu;
+  CheckTypes(op, *fields);
 }
 
 }  // namespace
@@ -140,11 +143,7 @@ void QuantizedFields::CheckAs(const CallChecker& call, const Shape& x, const Sha
   call.RequireShape(W);
   call.RequireShape(y);
   call.Require(x.Count() > 0 || y.Count() == 0, "x has no elements, y has ", y.Count());
-  call.Require(IsByte(x_type), "x must be int8 or uint8, got ", DTypeName(x_type));
-  call.Require(IsByte(y_type) || y_type == kInt32 || y_type == kFloat32,
-               "y must be int8, uint8, int32 or float32, got ", DTypeName(y_type));
-  call.Require(!has_y_zero || is_rounded(), "y has a zero point and no steps");
-  call.Require(has_scale() || (!has_bias && !relu), "sums take no bias and ReLU");
+  CheckTypes(call.op(), *this);
   call.RequireThreads(threads);
 }
 

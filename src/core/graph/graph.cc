@@ -235,7 +235,7 @@ bool Graph::Impl::IsUnchanged(Source& source) const {
   if (exports == source.exports && !block.pinned()) return true;
   if (block.device()->kind() != DeviceKind::kCpu) return false;  // the host cannot read it
   if (!Restore(source.kept) || DigestOf(block) != source.digest) return false;
-  source.exports = exports;
+  if (!block.pinned()) source.exports = exports;
   return true;
 }
 
@@ -269,7 +269,8 @@ bool Graph::Impl::Prepare() {
     changed.insert(source.kept.block.get());
     const Block& block = *source.kept.block;
     source.version = block.version();
-    source.exports = block.exports();
+    // Who has the address now may still write: that is looked at once more when it is gone.
+    source.exports = block.exports() - (block.pinned() ? 1 : 0);
     if (block.device()->kind() == DeviceKind::kCpu) source.digest = DigestOf(block);
   }
   if (has_prepared_ && changed.empty()) return true;

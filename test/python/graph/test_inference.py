@@ -263,6 +263,18 @@ def test_memory_that_others_write_to_is_read_again(torch):
     check(net, images())
 
 
+@pytest.mark.cpu("NumPy writes to memory of the CPU")
+def test_what_others_write_before_they_let_go_is_read_again(torch):
+    net = compiled(CHAINS["bn relu"], images())
+    check(net, images())
+    shared = torch.from_dlpack(net.get_states()["bn.bias"])
+    before = net(images()).numpy()  # while it is held
+    shared += 1
+    del shared
+    assert np.abs(net(images()).numpy() - before).max() > 0.5
+    check(net, images())
+
+
 def test_training_in_between():
     x, y = images(), tensor.from_numpy(np.zeros(BATCH, np.int32))
     net = compiled(CHAINS["one that adds the other"], x)

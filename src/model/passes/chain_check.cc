@@ -1,7 +1,6 @@
 #include "model/passes/chain_check.h"
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -12,6 +11,7 @@
 #include "model/dispatch/op_type.h"
 #include "model/dispatch/opcheck/difference.h"
 #include "model/dispatch/opcheck/opcheck.h"
+#include "model/passes/as_it_lies.h"
 #include "model/passes/chain_plan.h"
 
 namespace singa {
@@ -19,16 +19,6 @@ namespace {
 
 /// The Spec of a chain. It has no fields: the plan has everything.
 struct ChainSpec {};
-
-/// A row-major copy of the bytes of dense memory, whatever the layout of its elements.
-Tensor CopyAsItLies(const Tensor& t, int64_t elements) {
-  Tensor copy({elements}, t.device(), t.data_type());
-  const auto size = SizeOf(t.data_type());
-  std::memcpy(copy.raw_data(),
-              static_cast<const char*>(t.raw_data()) + static_cast<size_t>(t.offset()) * size,
-              static_cast<size_t>(elements) * size);
-  return copy;
-}
 
 /// Runs the operations of a chain one by one.
 class PartByPart {

@@ -23,6 +23,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+# torch_models.py lies with the tests, which use it, too.
+sys.path.append(str(Path(__file__).resolve().parents[1] / "test" / "python" / "support"))
+
 
 def cpu_name() -> str:
     """Model name of the processor and its vector instruction sets."""

@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "benchmark"), str(ROOT / "test" / "python" / "support")]
+sys.path.insert(0, str(ROOT / "test" / "python" / "support"))
 
 #: Longest time that a network may take, in seconds.
 LIMIT = 3600

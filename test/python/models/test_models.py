@@ -1,8 +1,8 @@
 """The networks: published numbers of parameters; scores, gradients and training compared with
 PyTorch.
 
-benchmark/torch_models.py says which networks of torchvision and timm are compared with, and has
-those that neither has.
+torch_models.py says which networks of torchvision and timm are compared with, and has those that
+neither has.
 """
 
 import math

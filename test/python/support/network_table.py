@@ -1,5 +1,4 @@
-"""The networks that are compared with torchvision's, timm's, and those of
-benchmark/torch_models.py."""
+"""The networks that are compared with torchvision's, timm's, and those of torch_models.py."""
 
 import os
 from dataclasses import dataclass, field

@@ -1,14 +1,11 @@
 """Networks of singa.models beside PyTorch's: the same random weights, scores, gradients and losses.
 
-benchmark/torch_models.py says which networks of torchvision and timm are compared with, and has
-those that neither has.
+torch_models.py says which networks of torchvision and timm are compared with, and has those that
+neither has.
 """
 
-import importlib
 import math
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +13,6 @@ import singa
 from recorded import graphs
 from singa import autograd, model, models, opt, tensor
 from singa.layer.torch_weights import _places
-
-_BENCHMARK = str(Path(__file__).parents[3] / "benchmark")
 
 #: Arguments of PyTorch's constructors that turn off what is drawn at random in training.
 NOTHING_DROPPED = {
@@ -34,11 +29,10 @@ NOTHING_DROPPED = {
 
 def torch_network(name, classes, **options):
     """PyTorch's network; the test is skipped where torchvision or timm is not installed."""
-    if _BENCHMARK not in sys.path:
-        sys.path.append(_BENCHMARK)
-    create = importlib.import_module("torch_models").create
+    import torch_models
+
     try:
-        return create(name, classes, **options)
+        return torch_models.create(name, classes, **options)
     except ModuleNotFoundError as error:
         pytest.skip(f"{error.name} is not installed")
 

@@ -8,13 +8,13 @@ Counts can be repeated, unlike times: copies of a build in different folders dif
 0.2 %, and runs of one copy not at all. So a difference of more than 1 %, up or down, comes from a
 change of the code. A commit that changes a count on purpose updates the file, and says why.
 
-The cases "C++" are those of dispatch.cc, and the cases "Python" those of overhead.py. Valgrind's
-callgrind counts the calls alone: a small library, which is compiled first and preloaded, tells it
-where a count starts and ends. The count of a case is the smallest of several ones. It is taken in
-several processes, too, because Python's cache of attributes depends on addresses and on how many
-types were made before: two names that share a place in it can add 4 %. Both are others in each
-process. A count that is larger than expected is taken in further processes, up to 20, before it is
-called changed.
+The cases "C++" are those of dispatch.cc, and the cases "Python" the small ones of operators.py.
+Valgrind's callgrind counts the calls alone: a small library, which is compiled first and preloaded,
+tells it where a count starts and ends. The count of a case is the smallest of several ones. It is
+taken in several processes, too, because Python's cache of attributes depends on addresses and on
+how many types were made before: two names that share a place in it can add 4 %. Both are others in
+each process. A count that is larger than expected is taken in further processes, up to 20, before
+it is called changed.
 
 Counts do not depend on the processor, if it has AVX2: Valgrind presents each of these as the same
 Haswell, with its caches. They depend on the toolchain: compiler, C library, oneDNN, Python and
@@ -49,7 +49,7 @@ TOLERANCE = 0.01
 #: Calls of a Python case that are counted together, and how often that is repeated.
 CALLS, REPEATS = 50, 2
 #: Processes that count the Python cases, at least and at most.
-PROCESSES, MOST_PROCESSES = 5, 20
+PROCESSES, MOST_PROCESSES = 2, 20
 #: Client requests are instructions that do nothing outside of Valgrind.
 REQUESTS = """
 #include <valgrind/callgrind.h>
@@ -65,32 +65,34 @@ class MissingError(RuntimeError):
     """A program or a file is missing, or fails."""
 
 
-def python_cases(number: int) -> None:
-    """Runs the cases of overhead.py, in a process under Valgrind."""
+def python_cases(args: argparse.Namespace) -> None:
+    """Runs the small cases of operators.py, in process `args.number` under Valgrind."""
     # Gives the objects that are made later other addresses in each process, and the types other
     # numbers: a name's place in the cache is made of both.
-    kept = [bytes(size % 480) for size in range(777 * number)]
-    for _ in range(331 * number):
+    kept = [bytes(size % 480) for size in range(777 * args.number)]
+    for _ in range(331 * args.number):
         getattr(type("", (), {}), "name", None)
-    import overhead
+    import operators
     import singa
 
     if Path(singa.__file__).parents[1] != Path(os.environ["PYTHONPATH"]):
         raise SystemExit(f"Python imports another singa: {singa.__file__}")
     requests = ctypes.CDLL(None)  # what is loaded, such as the preloaded library
-    side = overhead.singa_side()
-    for case, function in side.cases.items():
-        for way, call in overhead.ways(side, function):
+    singa.set_num_threads(1)
+    framework = operators.small_of_singa()
+    for case, function in framework.cases.items():
+        for way, (context, call) in operators.small_passes(framework, function).items():
             # Collecting garbage takes time in proportion to all objects that are not frozen.
             gc.collect()
             gc.freeze()
-            for _ in range(CALLS):
-                call()
-            for _ in range(REPEATS):
-                requests.count_start()
+            with context:
                 for _ in range(CALLS):
                     call()
-                requests.count_stop(f"{CALLS} Python: {case}, {way}".encode())
+                for _ in range(REPEATS):
+                    requests.count_start()
+                    for _ in range(CALLS):
+                        call()
+                    requests.count_stop(f"{CALLS} Python: {case}, {way}".encode())
     del kept
 
 
@@ -163,7 +165,7 @@ def all_counts(build: Path, expected: dict[str, float]) -> dict[str, float]:
                 if case.startswith("Python")
             ):
                 break
-            command = [sys.executable, str(Path(__file__).resolve()), "--child", str(number)]
+            command = harness.command(str(Path(__file__).resolve()), number=number)
             for case, count in counted(command, library, build).items():
                 counts[case] = min(count, counts.get(case, count))
     return counts
@@ -215,11 +217,7 @@ def main() -> int:
         "--build", type=Path, default=Path("build/ci"), help="build folder [%(default)s]"
     )
     parser.add_argument("--update", action="store_true", help="write the counts to the file")
-    parser.add_argument("--child", type=int, metavar="NUMBER", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.child is not None:
-        python_cases(args.child)
-        return 0
     build = args.build.resolve()
     try:
         if not shutil.which("valgrind"):
@@ -257,4 +255,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    harness.main(main, python_cases)

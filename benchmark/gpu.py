@@ -36,7 +36,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import statistics
 import sys
 import time
@@ -87,7 +86,7 @@ def singa_step(args: argparse.Namespace) -> Step:
     import singa
     from singa import autograd, device, models, opt, tensor, tuning
 
-    if args.choices and args.choices.exists():
+    if args.choices and Path(args.choices).exists():
         tuning.load(args.choices)
     singa.set_tf32(args.arithmetic == "tf32")
     singa.seed(0)
@@ -160,27 +159,14 @@ def torch_step(args: argparse.Namespace) -> Step:
     torch.backends.cudnn.allow_tf32 = args.arithmetic == "tf32"
     torch.backends.cuda.matmul.allow_tf32 = args.arithmetic == "tf32"
     torch.manual_seed(0)
-    shape, classes = (args.image[0], args.image[1], args.image[2]), args.classes
-    model = torch_models.create(args.model, classes).cuda().to(memory_format=torch.channels_last)
-    x = torch.randn(args.batch, *shape, device="cuda").contiguous(memory_format=torch.channels_last)
-    y = torch.randint(0, classes, (args.batch,), device="cuda")
+    channels_last = {"memory_format": torch.channels_last}
+    model = torch_models.create(args.model, args.classes).cuda().to(**channels_last)
+    x = torch.randn(args.batch, *args.image, device="cuda").contiguous(**channels_last)
+    y = torch.randint(0, args.classes, (args.batch,), device="cuda")
     mixed = torch.autocast("cuda", torch.bfloat16, enabled=args.arithmetic == "bfloat16")
-    loss_of = torch.nn.CrossEntropyLoss()
     called = torch.compile(model, mode="max-autotune") if args.side == "torch-compile" else model
-
     if args.mode == "training":
-        model.train()
-        optimizer = torch.optim.SGD(
-            model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4, fused=True
-        )
-
-        def step() -> None:
-            optimizer.zero_grad(set_to_none=True)
-            with mixed:
-                loss = loss_of(called(x), y)
-            loss.backward()
-            optimizer.step()
-
+        step = harness.torch_step(model, x, y, called, mixed)
     else:
         model.eval()
 
@@ -296,7 +282,8 @@ def roofline(ours: dict[str, Any], other: dict[str, Any]) -> list[dict[str, str]
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
-    """Measures one side in this process."""
+    """Measures one side in this process. args: side, model, mode, arithmetic, batch, image, classes,
+    steps, blocks, warmup, profile, choices."""
     step = (singa_step if args.side in SINGA else torch_step)(args)
     before = time.perf_counter()
     step.run()
@@ -332,17 +319,13 @@ def compare(
 
     network = models.create(model)
     batch = args.batch or MODELS[model]
+    given = {name: getattr(args, name) for name in ("steps", "blocks", "warmup", "profile")}
+    given |= {"model": model, "mode": mode, "arithmetic": arithmetic, "batch": batch}
+    given |= {"image": network.image_shape, "classes": network.num_classes}
     sides = {}
     for side in ("singa", beside):
-        command = [sys.executable, __file__, "--child", "--side", side, "--model", model]
-        command += ["--mode", mode, "--numbers", arithmetic, "--batch", str(batch)]
-        command += ["--image", *map(str, network.image_shape)]
-        command += ["--classes", str(network.num_classes)]
-        for name in ("steps", "blocks", "warmup"):
-            command += [f"--{name}", str(getattr(args, name))]
-        command += ["--profile"] if args.profile else []
-        if side in SINGA and args.out:
-            command += ["--choices", str(args.out / "gpu-choices.json")]
+        choices = args.out / "gpu-choices.json" if side in SINGA and args.out else None
+        command = harness.command(__file__, side=side, choices=choices, **given)
         branches = "4" if side == "singa-branches" else "1"
         settings = {"SINGA_PREFER": args.prefer, "SINGA_CUDA_BRANCHES": branches}
         environment = settings if side in SINGA else {}
@@ -414,18 +397,7 @@ def main() -> None:
     parser.add_argument(
         "--out", type=Path, help="folder for a JSON file per pair; runs in it are not repeated"
     )
-    for name in ("--model", "--mode", "--side"):
-        parser.add_argument(name, help=argparse.SUPPRESS)
-    parser.add_argument("--numbers", help=argparse.SUPPRESS)
-    parser.add_argument("--choices", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--image", nargs=3, type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--classes", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.child:
-        args.arithmetic = args.numbers
-        print(json.dumps(measured(args)))
-        return
     if problem := gpu_problem():
         sys.exit(problem)
     if args.out:
@@ -448,4 +420,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    harness.main(main, measured)

@@ -168,9 +168,9 @@ class Case:
 
     def run(self, folder: Path, steps: int, warmup: int) -> dict[str, Any]:
         """Runs a process of a build."""
-        options = {"dtype": "float32", "threads": self.about["threads"]}
-        options |= {"steps": steps, "warmup": warmup}
-        command = step.child_command("singa", self.model, self.batch, options)
+        given = {"side": "singa", "model": self.model, "batch": self.batch, "dtype": "float32"}
+        given |= {"threads": self.about["threads"], "steps": steps, "warmup": warmup}
+        command = harness.command(step.__file__, **given)
         return harness.run_child(command, {"PYTHONPATH": str(folder)})
 
     def find_steps(self, args: argparse.Namespace) -> None:
@@ -282,7 +282,7 @@ def ratio_cells(found: Interval) -> dict[str, str]:
     return {"new / old": f"{found.ratio:.4f}", "95 %": f"{found.low:.4f} to {found.high:.4f}"}
 
 
-def describe() -> dict[str, Any]:
+def describe(_: argparse.Namespace) -> dict[str, Any]:
     """The build that this process imports. The digest is that of its Python files and libraries."""
     import singa
     from singa import models
@@ -313,8 +313,7 @@ def builds(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
     found = {}
     for side in SIDES:
         folder = getattr(args, side)
-        command = [sys.executable, __file__, str(args.old), str(args.new), "--child", "describe"]
-        found[side] = harness.run_child(command, {"PYTHONPATH": str(folder)})
+        found[side] = harness.run_child(harness.command(__file__), {"PYTHONPATH": str(folder)})
         if Path(found[side]["folder"]).resolve() != folder:
             raise harness.FailedError(
                 f"there is no package singa in {folder}: Python imports {found[side]['folder']}"
@@ -377,9 +376,6 @@ def parsed() -> argparse.Namespace:
 
 def main() -> int:
     args = parsed()
-    if args.child:
-        print(json.dumps(describe()))
-        return 0
     try:
         found = builds(args)
         if unknown := set(args.models) - set(found["old"]["models"]) - {"all", "small"}:
@@ -402,4 +398,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    harness.main(main, describe)

@@ -1,9 +1,9 @@
 """Alternating measurements in child processes.
 
-A side is a command that prints a JSON object as its last line of output. Sides run in turn
-(A B A B ...), each in a new process, so that none inherits memory, threads or clock speed from
-another. The result of a side is the minimum over its processes of the median over their steps.
-`singa.bench` measures inside a process.
+A side is a command that prints a JSON object as its last line of output, such as a script that
+starts itself (`command`, `main`). Sides run in turn (A B A B ...), each in a new process, so that
+none inherits memory, threads or clock speed from another. The result of a side is the minimum over
+its processes of the median over their steps. `singa.bench` measures inside a process.
 
 A comparison takes minutes to hours, so each run is written to a file when it ends.
 """
@@ -11,17 +11,17 @@ A comparison takes minutes to hours, so each run is written to a file when it en
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
 import signal
-import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # torch_models.py lies with the tests, which use it, too.
 sys.path.append(str(Path(__file__).resolve().parents[1] / "test" / "python" / "support"))
@@ -135,20 +135,19 @@ def seconds_of(call: Callable[[], object], calls: int, warmup: int = 1) -> list[
     return laps
 
 
-def median_ms(call: Callable[[], object], calls: int, warmup: int) -> float:
-    """Median time of a call in milliseconds, after `warmup` calls."""
-    return statistics.median(seconds_of(call, calls, warmup)) * 1e3
+def command(script: str, interpreter: str = sys.executable, **given: object) -> list[str]:
+    """The command of a child process of a script, for `main`."""
+    return [interpreter, script, "--child", json.dumps(given, default=str)]
 
 
-def children(sides: Sequence[str], arguments: Sequence[str], rounds: int) -> dict[str, dict]:
-    """`alternate` for sides that the running script computes itself, with its own arguments,
-    `arguments`, and `--child SIDE`."""
-    command = [sys.executable, *sys.argv, *arguments, "--child"]
-    return alternate(
-        {side: Side([*command, side]) for side in sides},
-        rounds,
-        lambda text: print(text, file=sys.stderr),
-    )
+def main(whole: Callable[[], int | None], child: Callable[[argparse.Namespace], object]) -> None:
+    """Runs a script and exits. In a process that `command` has started it calls `child` with what
+    was given there, and prints the result, if there is one; otherwise it calls `whole`."""
+    if sys.argv[1:2] != ["--child"]:
+        sys.exit(whole())
+    result = child(argparse.Namespace(**json.loads(sys.argv[2])))
+    if result is not None:
+        print(json.dumps(result))
 
 
 def best_runs(runs: dict[str, list[dict]]) -> dict[str, dict]:
@@ -194,8 +193,6 @@ def steps_parser(
     options.add_argument(
         "--out", type=Path, help="folder for a JSON file per case; runs in it are not repeated"
     )
-    options.add_argument("--child", help=argparse.SUPPRESS)
-    options.add_argument("--child-batch", type=int, dest="batch", help=argparse.SUPPRESS)
     return options
 
 
@@ -213,18 +210,31 @@ def known_models(
     return names
 
 
-def find_library(name: str) -> str | None:
-    """Path of a shared library in the linker's cache, such as libtcmalloc_minimal.so.4."""
-    try:
-        listing = subprocess.run(
-            ["ldconfig", "-p"], capture_output=True, text=True, check=False
-        ).stdout
-    except OSError:
-        return None
-    for line in listing.splitlines():
-        if line.strip().startswith(name):
-            return line.split("=>")[-1].strip()
-    return None
+def torch_step(
+    model: Any, x: Any, y: Any, called: Any = None, mixed: Any = None
+) -> Callable[[], Any]:
+    """A training step of PyTorch: forward, backward and SGD with singa.bench's hyperparameters.
+
+    called: what wraps the model, such as torch.compile's result. mixed: a context of autocast.
+    """
+    import torch
+
+    optimizer = torch.optim.SGD(
+        model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4, fused=True
+    )
+    loss_of = torch.nn.CrossEntropyLoss()
+
+    def step() -> Any:
+        optimizer.zero_grad(set_to_none=True)
+        with mixed or contextlib.nullcontext():
+            out = (called or model)(x)
+            # The classes of tokens are the last axis of the scores, those of images axis 1.
+            loss = loss_of(out.flatten(0, 1), y.flatten()) if x.ndim == 2 else loss_of(out, y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
 
 
 def table(rows: list[dict[str, str]]) -> str:

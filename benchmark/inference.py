@@ -21,7 +21,6 @@ vit_b_16 and lstm are not among these, so they are for all sides but singa.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib.util
 import json
 import sys
@@ -72,7 +71,10 @@ def prepare(
         torch.onnx.export(network, (x,), str(folder / "model.onnx"), dynamo=False)
 
 
-def singa_step(network: Any, images: Any, graph: bool) -> Callable[[], np.ndarray]:
+Step = Callable[[], np.ndarray]  # returns scores
+
+
+def singa_step(network: Any, images: Any, graph: bool) -> Step:
     from singa import autograd
 
     network.compile([images], is_train=False, use_graph=graph)
@@ -84,45 +86,41 @@ def singa_step(network: Any, images: Any, graph: bool) -> Callable[[], np.ndarra
     return step
 
 
-def singa_side(args: argparse.Namespace, x: np.ndarray) -> tuple[Callable[[], np.ndarray], str]:
+def singa_side(args: argparse.Namespace, x: np.ndarray) -> tuple[Step, str]:
     import singa
     from singa import models, tensor
 
     singa.set_num_threads(args.threads)
-    network = models.create(args.child)
+    network = models.create(args.model)
     step = singa_step(network, tensor.from_numpy(x), args.graph)
-    with np.load(args.folder / "weights.npz") as weights:
+    with np.load(Path(args.folder, "weights.npz")) as weights:
         network.load_torch(dict(weights))
     return step, singa.__version__
 
 
-def singa_onnx_side(
-    args: argparse.Namespace, x: np.ndarray
-) -> tuple[Callable[[], np.ndarray], str]:
+def singa_onnx_side(args: argparse.Namespace, x: np.ndarray) -> tuple[Step, str]:
     import singa
     from singa import onnx, tensor
 
     singa.set_num_threads(args.threads)
-    network = onnx.load(args.folder / "model.onnx")
+    network = onnx.load(Path(args.folder, "model.onnx"))
     return singa_step(network, tensor.from_numpy(x), args.graph), singa.__version__
 
 
-def onnxruntime_side(
-    args: argparse.Namespace, x: np.ndarray
-) -> tuple[Callable[[], np.ndarray], str]:
+def onnxruntime_side(args: argparse.Namespace, x: np.ndarray) -> tuple[Step, str]:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = args.threads
     options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(
-        str(args.folder / "model.onnx"), options, providers=["CPUExecutionProvider"]
+        f"{args.folder}/model.onnx", options, providers=["CPUExecutionProvider"]
     )
     name = session.get_inputs()[0].name
     return lambda: session.run(None, {name: x})[0], onnxruntime.__version__
 
 
-def openvino_side(args: argparse.Namespace, x: np.ndarray) -> tuple[Callable[[], np.ndarray], str]:
+def openvino_side(args: argparse.Namespace, x: np.ndarray) -> tuple[Step, str]:
     import openvino
 
     options = {
@@ -130,18 +128,18 @@ def openvino_side(args: argparse.Namespace, x: np.ndarray) -> tuple[Callable[[],
         "PERFORMANCE_HINT": "LATENCY",
         "INFERENCE_PRECISION_HINT": "f32",
     }
-    compiled = openvino.compile_model(str(args.folder / "model.onnx"), "CPU", options)
+    compiled = openvino.compile_model(f"{args.folder}/model.onnx", "CPU", options)
     request = compiled.create_infer_request()
     return lambda: request.infer([x], share_inputs=True)[0], openvino.__version__
 
 
-def torch_side(args: argparse.Namespace, x: np.ndarray) -> tuple[Callable[[], np.ndarray], str]:
+def torch_side(args: argparse.Namespace, x: np.ndarray) -> tuple[Step, str]:
     import torch
     import torch_models
 
     torch.set_num_threads(args.threads)
-    network = torch_models.create(args.child, args.classes).eval()
-    with np.load(args.folder / "weights.npz") as weights:
+    network = torch_models.create(args.model, args.classes).eval()
+    with np.load(Path(args.folder, "weights.npz")) as weights:
         network.load_state_dict({k: torch.from_numpy(v) for k, v in weights.items()})
     images = torch.from_numpy(x)
     if args.side == "torch-channels-last":
@@ -159,7 +157,7 @@ class Side(NamedTuple):
     """What makes the step of a side, and the modules that it imports, which takes no part in the
     time of loading."""
 
-    make: Callable[[argparse.Namespace, np.ndarray], tuple[Callable[[], np.ndarray], str]]
+    make: Callable[[argparse.Namespace, np.ndarray], tuple[Step, str]]
     modules: tuple[str, ...]
 
 
@@ -175,9 +173,10 @@ SIDES = {
 
 
 def child(args: argparse.Namespace) -> dict:
+    """Measures a side. args: side, model, classes, folder, threads, seconds, graph."""
     from singa import bench
 
-    with np.load(args.folder / "images.npz") as arrays:
+    with np.load(Path(args.folder, "images.npz")) as arrays:
         x, scores = arrays["x"], arrays["scores"]
     side = SIDES[args.side]
     for module in side.modules:
@@ -206,16 +205,14 @@ def compare(model: str, batch: int, args: argparse.Namespace) -> dict:
     else:
         network = models.create(model)
         shape, classes = network.image_shape, network.num_classes
-    with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        common = ["--folder", str(folder), "--threads", str(args.threads)]
-        common += ["--seconds", str(args.seconds), "--classes", str(classes)]
-        common += ["--graph"] if args.graph else []
+    given = {name: getattr(args, name) for name in ("threads", "seconds", "graph")}
+    with tempfile.TemporaryDirectory() as folder:
         export = bool({"singa-onnx", "onnxruntime", "openvino"}.intersection(args.sides))
-        prepare(model, classes, shape, batch, folder, export)
+        prepare(model, classes, shape, batch, Path(folder), export)
+        given |= {"model": model, "classes": classes, "folder": folder}
         sides = {
             side: harness.Side(
-                [sys.executable, __file__, "--child", model, "--side", side, *common],
+                harness.command(__file__, side=side, **given),
                 {"PYTHONPATH": str(args.other)} if side == "singa-other" else None,
             )
             for side in args.sides
@@ -271,14 +268,7 @@ def main() -> None:
     parser.add_argument(
         "--other", type=Path, help="folder `python` of another build, for singa-other"
     )
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    parser.add_argument("--side", help=argparse.SUPPRESS)
-    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--classes", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.child:
-        print(json.dumps(child(args)))
-        return
     if not args.sides:
         sides = [s for s in SIDES if s != "singa-other" or args.other]
         args.sides = [
@@ -306,4 +296,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    harness.main(main, child)

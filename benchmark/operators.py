@@ -4,7 +4,7 @@
     python benchmark/operators.py                               # all cases
     python benchmark/operators.py conv product --threads 2      # those whose name contains a word
     python benchmark/operators.py conv --dtype bfloat16 --no-torch
-    python benchmark/operators.py --errors                      # float32 products beside float64
+    python benchmark/operators.py small --threads 1             # the overhead of a call
 
 Strict mode has oneDNN's direct convolutions and plain float32 products, normal mode also
 Winograd's method and AMX. Images are blocked in singa and channels-last in PyTorch. Prints for each
@@ -12,14 +12,18 @@ pass the milliseconds of all three (the minimum of several runs, in turn), how m
 both others singa is, and GFLOP/s, or for passes that are bound by memory GB/s. Nothing else should
 run on the machine.
 
---errors prints the largest and the root mean square error of products, relative to the sum of the
-magnitudes of their terms, in units of 1e-8.
+The small cases have a few elements and many calls: "forward" without the tape, "recorded" with it,
+"and backward" also with the gradients of all operands. counts.py counts their instructions, and
+dispatch.cc has the part of C++.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads of one side must not wait on a core
@@ -40,8 +44,9 @@ class Case(NamedTuple):
 
     singa: Callable[[str], Passes]
     torch: Callable[[str], Passes]
-    work: float  # floating point operations, or bytes of float32
+    work: float = 0  # floating point operations, or bytes of float32; 0: nobody asks
     unit: str = "GFLOP/s"
+    calls: int = 1  # in a pass
 
 
 def values(*shape: int) -> np.ndarray:
@@ -195,6 +200,94 @@ def trained(forward: Pass, both: Pass, no_grad: Callable[[], Any]) -> Passes:
     return {"forward": inference, "with backward": training}
 
 
+#: Operands of the small cases: two numbers, an image with two channels, a row and weights.
+SMALL = {"a": (1,), "b": (1,), "x": (1, 2, 4, 4), "r": (1, 4), "v": (4, 4)}
+CALLS = 200
+
+
+class Framework(NamedTuple):
+    """The small cases in one framework, and its functions for no_grad and backward."""
+
+    cases: dict[str, Pass]
+    no_grad: Callable[[], AbstractContextManager[Any]]
+    backward: Callable[[Any, Any], object]  # of a result and its gradient
+
+
+def small_of_singa() -> Framework:
+    t = {name: tensor.from_numpy(values(*shape)) for name, shape in SMALL.items()}
+    for operand in t.values():
+        operand.requires_grad = operand.stores_grad = True
+    autograd.training = True
+    conv, norm = layer.Conv2d(2, 3, padding=1, bias=False), layer.BatchNorm2d()
+    cases = {
+        "add": lambda: autograd.add(t["a"], t["b"]),
+        "mul, add, sum": lambda: autograd.reduce_sum(t["a"] * t["b"] + t["a"]),
+        "relu": lambda: autograd.relu(t["a"]),
+        "matrix product": lambda: autograd.matmul(t["r"], t["v"]),
+        "convolution": lambda: conv(t["x"]),
+        "batch norm": lambda: norm(t["x"]),
+    }
+    return Framework(cases, autograd.no_grad, lambda y, dy: list(autograd.backward(y, dy)))
+
+
+def small_of_torch() -> Framework:
+    import torch
+
+    t = {name: torch.from_numpy(values(*s)).requires_grad_() for name, s in SMALL.items()}
+    conv, norm = torch.nn.Conv2d(2, 2, 3, padding=1, bias=False), torch.nn.BatchNorm2d(2)
+    cases = {
+        "add": lambda: t["a"] + t["b"],
+        "mul, add, sum": lambda: (t["a"] * t["b"] + t["a"]).sum(),
+        "relu": lambda: torch.relu(t["a"]),
+        "matrix product": lambda: t["r"] @ t["v"],
+        "convolution": lambda: conv(t["x"]),
+        "batch norm": lambda: norm(t["x"]),
+    }
+    operands = [*t.values(), *conv.parameters(), *norm.parameters()]
+
+    def backward(y: Any, dy: Any) -> None:
+        for operand in operands:
+            operand.grad = None  # new gradients instead of sums, as in singa
+        y.backward(dy)
+
+    return Framework(cases, torch.no_grad, backward)
+
+
+def _forward_and_backward(framework: Framework, case: Pass, dy: Any) -> None:
+    framework.backward(case(), dy)
+
+
+def small_passes(
+    framework: Framework, case: Pass
+) -> dict[str, tuple[AbstractContextManager[Any], Pass]]:
+    """A context and a call in it for each pass."""
+    with framework.no_grad():
+        dy = case()
+    both = functools.partial(_forward_and_backward, framework, case, dy)
+    return {
+        "forward": (framework.no_grad(), case),
+        "recorded": (contextlib.nullcontext(), case),
+        "and backward": (contextlib.nullcontext(), both),
+    }
+
+
+def small(name: str) -> Case:
+    """A case of a few elements. Both frameworks ignore the element type."""
+
+    def many(context: AbstractContextManager[Any], call: Pass) -> None:
+        with context:
+            for _ in range(CALLS):
+                call()
+
+    def passes(framework: Framework) -> Passes:
+        made = small_passes(framework, framework.cases[name])
+        return {key: functools.partial(many, *each) for key, each in made.items()}
+
+    return Case(
+        lambda _: passes(small_of_singa()), lambda _: passes(small_of_torch()), calls=CALLS
+    )
+
+
 #: Layers of networks. Cases are made when they are run.
 CASES: dict[str, Callable[[], Case]] = {
     **{
@@ -242,6 +335,10 @@ CASES: dict[str, Callable[[], Case]] = {
         for mode in ("lstm", "gru")
         for batch in (1, 32)
     },
+    **{
+        f"small, {name}": lambda name=name: small(name)
+        for name in ("add", "mul, add, sum", "relu", "matrix product", "convolution", "batch norm")
+    },
 }
 
 
@@ -259,59 +356,15 @@ def compare(
                     (took,) = harness.seconds_of(passes[side][name], 1, warmup=1)
                 finally:
                     singa.set_strict(False)
-                seconds[side] = min(seconds[side], took)
+                seconds[side] = min(seconds[side], took / case.calls)
         work = case.work * (0.5 if case.unit == "GB/s" and dtype != "float32" else 1.0)
         work *= 3.0 if name == "with backward" else 1.0
         yield {
             "pass": name,
-            **{f"{side}, ms": f"{seconds[side] * 1e3:.3f}" for side in sides},
+            **{f"{side}, ms": f"{seconds[side] * 1e3:.4g}" for side in sides},
             **{f"{side} / singa": f"{seconds[side] / seconds['singa']:.2f}" for side in sides[1:]},
-            "rate": f"{work / seconds['singa'] / 1e9:.1f} {case.unit}",
+            "rate": f"{work / seconds['singa'] / 1e9:.1f} {case.unit}" if work else "",
         }
-
-
-def factors(kind: str, terms: int) -> tuple[np.ndarray, np.ndarray]:
-    """Factors of 512 x 512 sums."""
-    random = np.random.RandomState(0)
-    a, b = random.randn(512, terms), random.randn(terms, 512)
-    if kind == "positive":
-        a, b = np.abs(a), np.abs(b)
-    elif kind == "exponents of -30 to 30":
-        a = np.ldexp(a, random.randint(-30, 31, a.shape))
-        b = np.ldexp(b, random.randint(-30, 31, b.shape))
-    elif kind == "cancelling":  # the second half takes back the first, but for a thousandth
-        a[:, terms // 2 :] = -a[:, : terms // 2]
-        b[terms // 2 :] = b[: terms // 2] * (1 + 1e-3 * random.randn(terms // 2, 512))
-    return a.astype(np.float32), b.astype(np.float32)
-
-
-def errors_of(a: np.ndarray, b: np.ndarray, strict: bool) -> tuple[float, float]:
-    """The largest and the root mean square error of a product."""
-    singa.set_strict(strict)
-    try:
-        got = tensor.to_numpy(
-            tensor.Tensor(data=raw.MatMul(of_singa(a, "float32"), of_singa(b, "float32")))
-        )
-    finally:
-        singa.set_strict(False)
-    a, b = a.astype(np.float64), b.astype(np.float64)
-    magnitude = np.abs(a) @ np.abs(b)
-    error = np.abs(got - a @ b)[magnitude > 0] / magnitude[magnitude > 0]
-    return float(error.max()), float(np.sqrt(np.mean(error**2)))
-
-
-def errors() -> Iterator[dict[str, str]]:
-    """A row for each kind of product."""
-    for kind in ("normal", "positive", "exponents of -30 to 30", "cancelling"):
-        for terms in (128, 512, 4096):
-            row = {"terms": f"{kind}, {terms:,} terms"}
-            for side in ("strict", "singa"):
-                largest, mean = errors_of(*factors(kind, terms), side == "strict")
-                row |= {
-                    f"{side}: largest": f"{largest * 1e8:.2f}",
-                    f"{side}: rms": f"{mean * 1e8:.2f}",
-                }
-            yield row
 
 
 def main() -> None:
@@ -323,13 +376,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--no-torch", action="store_true")
-    parser.add_argument("--errors", action="store_true")
     args = parser.parse_args()
     singa.set_num_threads(args.threads)
     print(f"{harness.cpu_name()}, {args.threads} threads, {args.dtype}")
-    if args.errors:
-        print(harness.table([*errors()]))
-        return
     sides = SIDES[:2] if args.no_torch else SIDES
     if not args.no_torch:
         import torch

@@ -27,13 +27,13 @@ The side singa records and replays its steps. The others are:
 from __future__ import annotations
 
 import argparse
+import ctypes.util
 import importlib.util
-import json
 import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -62,7 +62,7 @@ def singa_side(args: argparse.Namespace) -> dict:
     if args.side == "singa-plain":
         singa.set_layout("plain")
     figures = bench.bench(
-        args.child,
+        args.model,
         args.batch,
         args.steps,
         args.warmup,
@@ -109,76 +109,53 @@ def torch_side(args: argparse.Namespace) -> dict:
     x, y = map(torch.from_numpy, random_batch(args))
     base = bench.resident_mib("VmRSS")
     bench.reset_high_water()
-    model = torch_models.create(args.child, args.classes)
-    tokens = x.ndim == 2
-    if args.side != "torch" and not tokens:
+    model = torch_models.create(args.model, args.classes)
+    if args.side != "torch" and x.ndim == 4:
         model = model.to(memory_format=torch.channels_last)
         x = x.contiguous(memory_format=torch.channels_last)
     if args.side == "torch-compile":
         model = torch.compile(model)
-    optimizer = torch.optim.SGD(
-        model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4, fused=True
-    )
-    loss_of = torch.nn.CrossEntropyLoss()
-
-    def step() -> None:
-        optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", torch.bfloat16, enabled=args.dtype == "bfloat16"):
-            out = model(x)
-            # The classes of tokens are the last axis of the scores, those of images axis 1.
-            loss = loss_of(out.flatten(0, 1), y.flatten()) if tokens else loss_of(out, y)
-        loss.backward()
-        optimizer.step()
-
-    figures = measured(bench, step, args)
+    mixed = torch.autocast("cpu", torch.bfloat16, enabled=args.dtype == "bfloat16")
+    figures = measured(bench, harness.torch_step(model, x, y, mixed=mixed), args)
     peak = bench.resident_mib() - base
     return {**figures, "peak_mib": peak, "version": torch.__version__}
 
 
-def child_command(
-    side: str,
-    model: str,
-    batch: int,
-    options: Mapping[str, object],
-    interpreter: str = sys.executable,
-) -> list[str]:
-    """The command of a process that measures a side.
-
-    options: dtype, threads, steps and warmup. A side other than singa's needs more arguments.
-    """
-    command = [interpreter, __file__, "--child", model, "--side", side]
-    command += ["--child-batch", str(batch)]
-    for name, value in options.items():
-        command += [f"--{name}", str(value)]
-    return command
+def child(args: argparse.Namespace) -> dict:
+    """Measures a side. args: side, model, batch, dtype, threads, steps, warmup, and for a side other
+    than singa's image, label, classes, package."""
+    figures = (torch_side if args.side in TORCH else singa_side)(args)
+    facts = {name: getattr(args, name) for name in ("model", "batch", "threads", "dtype")}
+    facts |= {"cpu": harness.cpu_name(), "tcmalloc": "tcmalloc" in os.environ.get("LD_PRELOAD", "")}
+    return facts | figures
 
 
 def compare(model: str, batch: int, beside: str | None, args: argparse.Namespace) -> dict:
     """The best run of singa and, unless it failed, of the other side."""
+    import singa
     from singa import bench, models
 
     network = models.create(model)
-    batch = batch or bench.default_batch(network)
+    given = {name: getattr(args, name) for name in ("dtype", "threads", "steps", "warmup")}
+    given |= {"model": model, "batch": batch or bench.default_batch(network)}
+    given |= {"image": network.image_shape, "label": network.label_shape}
+    given |= {"classes": network.num_classes, "package": Path(singa.__file__).parents[1]}
     sides = {}
     for side in ("singa", beside) if beside else ("singa",):
         interpreter = args.python if side in TORCH else sys.executable
-        options = {name: getattr(args, name) for name in ("dtype", "threads", "steps", "warmup")}
-        command = child_command(side, model, batch, options, interpreter)
-        command += ["--image", *map(str, network.image_shape)]
-        command += ["--label", *map(str, network.label_shape)]
-        command += ["--classes", str(network.num_classes)]
-        command += ["--package", str(Path(bench.__file__).parents[1])]
         environment = {"LD_PRELOAD": args.preload} if args.preload and side in TORCH else {}
         if side == "singa-other":
             environment["PYTHONPATH"] = str(args.other)
         sides[side] = harness.Side(
-            command, environment, args.limit if side == "torch-compile" else None
+            harness.command(__file__, interpreter, side=side, **given),
+            environment,
+            args.limit if side == "torch-compile" else None,
         )
-    name = f"step-{model}-{batch}-{args.dtype}-{beside or 'alone'}.json"
+    name = f"step-{model}-{given['batch']}-{args.dtype}-{beside or 'alone'}.json"
     return harness.alternate(
         sides,
         args.rounds,
-        lambda text: print(f"  {model} {batch} {text}", file=sys.stderr),
+        lambda text: print(f"  {model} {given['batch']} {text}", file=sys.stderr),
         args.out and args.out / name,
     )
 
@@ -230,25 +207,13 @@ def main() -> None:
     parser.add_argument(
         "--other", type=Path, help="folder `python` of another build, for singa-other"
     )
-    parser.add_argument("--side", help=argparse.SUPPRESS)
-    parser.add_argument("--image", nargs="+", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--label", nargs="*", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--classes", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--package", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.child:
-        figures = (torch_side if args.side in TORCH else singa_side)(args)
-        facts = {"model": args.child, "batch": args.batch, "threads": args.threads}
-        facts |= {"dtype": args.dtype, "cpu": harness.cpu_name()}
-        facts["tcmalloc"] = "tcmalloc" in os.environ.get("LD_PRELOAD", "")
-        print(json.dumps(facts | figures))
-        return
     if args.beside is None:
         has_torch = args.python != sys.executable or importlib.util.find_spec("torch")
         args.beside = list(TORCH) if has_torch else []
     if "singa-other" in args.beside and not args.other:
         parser.error("singa-other: where is the other build? (--other OLD/build/release/python)")
-    args.preload = harness.find_library("libtcmalloc_minimal.so") if args.tcmalloc else None
+    args.preload = ctypes.util.find_library("tcmalloc_minimal") if args.tcmalloc else None
     if args.tcmalloc and not args.preload:
         parser.error("there is no libtcmalloc_minimal (Debian: libtcmalloc-minimal4)")
     from singa import models
@@ -265,4 +230,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    harness.main(main, child)

@@ -16,6 +16,22 @@ dir=$1
 shift
 python=${PYTHON:-python3}
 
+# Requirements from earlier calls stay installed: several commands share an environment.
+stamp="$dir/.singa-requirements"
+find_missing() { # find_missing GROUP...: sets `missing`
+  local wanted line
+  mapfile -t wanted < <("$dir/bin/python" "$here/requirements.py" "$@")
+  missing=()
+  for line in "${wanted[@]}"; do
+    grep -qxF -- "$line" "$stamp" 2>/dev/null || missing+=("$line")
+  done
+}
+
+if [[ -x "$dir/bin/python" ]]; then
+  find_missing "$@"
+  [[ ${#missing[@]} -gt 0 ]] || exit 0 # also while another call installs something else
+fi
+
 # Serialise builds that use the same environment.
 exec 9>"${TMPDIR:-/tmp}/singa-venv-$(printf %s "$dir" | cksum | cut -d' ' -f1).lock"
 flock 9
@@ -45,14 +61,7 @@ sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.
   "$python" -m venv "$dir"
 fi
 
-# Requirements from earlier calls stay installed: several commands share an environment.
-mapfile -t wanted < <("$dir/bin/python" "$here/requirements.py" "$@")
-stamp="$dir/.singa-requirements"
-touch "$stamp"
-missing=()
-for line in "${wanted[@]}"; do
-  grep -qxF -- "$line" "$stamp" || missing+=("$line")
-done
+find_missing "$@"
 if [[ ${#missing[@]} -gt 0 ]]; then
   echo "== installing into $dir: ${missing[*]%%;*}"
   "$dir/bin/python" -m pip install --quiet --disable-pip-version-check "${missing[@]}"

@@ -7,6 +7,8 @@ import re
 import shutil
 import signal
 import sys
+import zlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -57,13 +59,37 @@ _ABOUT_THE_HOST = {
     "wrong_calls/test_files.py": "files",
 }
 
+# Files about objects of Python: their tests compute little. They run on a GPU, but not with
+# --tensors-only.
+_ABOUT_PYTHON = {
+    "graph/test_calls.py": "calls of Python",
+    "graph/test_memory_picture.py": "pictures",
+    "graph/test_reachable.py": "what the code of a step can reach",
+    "graph/test_same_objects.py": "objects of Python",
+    "graph/test_settings.py": "what the code of a step reads",
+    "layer/test_base.py": "names, states and copies",
+    "layer/test_containers.py": "names, states and copies",
+    "layer/test_hooks.py": "functions of Python",
+    "layer/test_late.py": "names and states",
+    "layer/test_settings.py": "attributes",
+    "models/test_description.py": "JSON values",
+    "wrong_calls/test_table.py": "the tests themselves",
+}
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """--tensors-only is for runs in which only results of C++ can differ."""
+    """Options for runs that repeat tests with another build, processor or device."""
     parser.addoption(
         "--tensors-only",
         action="store_true",
         help="leave out tests of files, pictures, programs and names, which only Python affects",
+    )
+    parser.addoption(
+        "--part",
+        type=int,
+        default=1,
+        metavar="N",
+        help="of the tests of each operator, layer and network of the tables run every N-th",
     )
 
 
@@ -130,10 +156,12 @@ _problem: list[str] = []
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Removes tests of the CPU from runs on a GPU, and all tests if there is no GPU."""
+    left_out = _not_in_part(items, config.getoption("--part"))
     if config.getoption("--tensors-only"):
-        left_out = [item for item in items if _about_the_host(item)]
-        items[:] = [item for item in items if not _about_the_host(item)]
-        config.hook.pytest_deselected(items=left_out)
+        left_out |= {item for item in items if _about_the_host(item) or _about(_ABOUT_PYTHON, item)}
+    if left_out:
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=[*left_out])
     if not device_under_test.ON_GPU:
         return
     for item in items:
@@ -141,10 +169,35 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
+def _not_in_part(items: list[pytest.Item], part: int) -> set[pytest.Item]:
+    """What `--part` leaves out: of each operator and layer all but every N-th test, where rows begin
+    with different ones, so that each test runs for some of them; of the networks all but every
+    N-th."""
+    seen: Counter[str] = Counter()
+    left_out = set()
+    for item in items:
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        case = parameters.get("case")
+        row = getattr(case, "name", "")
+        network = item.path.parent.name == "models" and (
+            parameters.get("executed") or parameters.get("name")
+        )
+        if not row and not network:
+            continue
+        if (zlib.crc32(str(row or network).encode()) + seen[row]) % part:
+            left_out.add(item)
+        seen[row] += bool(row)
+    return left_out
+
+
 def _about_the_host(item: pytest.Item) -> str:
+    return _about(_ABOUT_THE_HOST, item)
+
+
+def _about(files: dict[str, str], item: pytest.Item) -> str:
+    """The reason of the file or folder to which a test belongs."""
     path = item.path.relative_to(Path(__file__).parent)
-    reasons = [reason for name, reason in _ABOUT_THE_HOST.items() if path.is_relative_to(name)]
-    return reasons[0] if reasons else ""
+    return next((reason for name, reason in files.items() if path.is_relative_to(name)), "")
 
 
 def _about_the_cpu(item: pytest.Item) -> str:

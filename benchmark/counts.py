@@ -155,7 +155,7 @@ def all_counts(build: Path, expected: dict[str, float]) -> dict[str, float]:
         raise MissingError(f"there is no {program}; build it with the tests")
     with tempfile.TemporaryDirectory() as name:
         library = compiled_requests(Path(name))
-        counts = counted([str(program), "1"], library, build)
+        counts = counted([str(program)], library, build)
         if not counts:
             raise MissingError(f"{program} counts nothing")
         for number in range(MOST_PROCESSES):

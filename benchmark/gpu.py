@@ -282,8 +282,8 @@ def roofline(ours: dict[str, Any], other: dict[str, Any]) -> list[dict[str, str]
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
-    """Measures one side in this process. args: side, model, mode, arithmetic, batch, image, classes,
-    steps, blocks, warmup, profile, choices."""
+    """Measures one side in this process. args: side, model, mode, arithmetic, batch, image,
+    classes, steps, blocks, warmup, profile, choices."""
     step = (singa_step if args.side in SINGA else torch_step)(args)
     before = time.perf_counter()
     step.run()

@@ -283,9 +283,7 @@ def small(name: str) -> Case:
         made = small_passes(framework, framework.cases[name])
         return {key: functools.partial(many, *each) for key, each in made.items()}
 
-    return Case(
-        lambda _: passes(small_of_singa()), lambda _: passes(small_of_torch()), calls=CALLS
-    )
+    return Case(lambda _: passes(small_of_singa()), lambda _: passes(small_of_torch()), calls=CALLS)
 
 
 #: Layers of networks. Cases are made when they are run.

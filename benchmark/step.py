@@ -122,8 +122,8 @@ def torch_side(args: argparse.Namespace) -> dict:
 
 
 def child(args: argparse.Namespace) -> dict:
-    """Measures a side. args: side, model, batch, dtype, threads, steps, warmup, and for a side other
-    than singa's image, label, classes, package."""
+    """Measures a side. args: side, model, batch, dtype, threads, steps, warmup, and for a side
+    other than singa's image, label, classes, package."""
     figures = (torch_side if args.side in TORCH else singa_side)(args)
     facts = {name: getattr(args, name) for name in ("model", "batch", "threads", "dtype")}
     facts |= {"cpu": harness.cpu_name(), "tcmalloc": "tcmalloc" in os.environ.get("LD_PRELOAD", "")}

@@ -170,9 +170,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _not_in_part(items: list[pytest.Item], part: int) -> set[pytest.Item]:
-    """What `--part` leaves out: of each operator and layer all but every N-th test, where rows begin
-    with different ones, so that each test runs for some of them; of the networks all but every
-    N-th."""
+    """What `--part` leaves out: of each operator and layer all but every N-th test, where rows
+    begin with different ones, so that each test runs for some of them; of the networks all but
+    every N-th."""
     seen: Counter[str] = Counter()
     left_out = set()
     for item in items:

@@ -5,6 +5,7 @@ agree within rounding. NaN and infinity stay what they are."""
 import numpy as np
 import pytest
 import singa
+from random_geometry import draws
 from singa import autograd, layer, model, opt, tensor
 
 STEPS = 7
@@ -114,7 +115,7 @@ def flat(result):
     return [*losses, *scores, *states.values()]
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(draws(16)))
 def test_every_way_to_run_a_network_gives_the_same(seed):
     executed = flat(trained(seed, graph=False))
     for ours, theirs in zip(flat(trained(seed)), executed, strict=True):
@@ -172,7 +173,7 @@ def kinds(arrays):
     return [np.where(np.isfinite(a), 0, a.astype(np.float32)) for a in arrays]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(draws(12)))
 def test_what_is_no_number_comes_out_by_every_way(seed):
     results, states = poisoned(seed)
     assert np.isnan(results[0]).any(1).tolist() == [False, True, False]

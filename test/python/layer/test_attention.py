@@ -304,7 +304,7 @@ class Classifier(model.Model):
 def test_training_replays_the_executed_bits(dtype: str | None) -> None:
     rng = np.random.default_rng(7)
     batches = [
-        (rng.normal(size=(6, 10, 16)).astype(np.float32), rng.integers(0, 5, 6).astype(np.int32))
+        (rng.normal(size=(3, 6, 16)).astype(np.float32), rng.integers(0, 5, 3).astype(np.int32))
         for _ in range(6)
     ]
 

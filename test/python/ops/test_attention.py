@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import singa
+from random_geometry import draws
 from singa import autograd, model, tensor
 
 Arrays = dict[str, np.ndarray]
@@ -83,7 +84,7 @@ _DTYPES = ("float64", "float32", "bfloat16", "float16")
 @pytest.mark.parametrize("dtype", _DTYPES)
 def test_is_pytorch(torch: ModuleType, dtype: str) -> None:
     rng = np.random.default_rng(1)
-    for _ in range(12):
+    for _ in range(draws(12)):
         kv_heads, group = int(rng.integers(1, 4)), int(rng.integers(1, 4))
         n, m = (int(rng.choice([1, 3, 17, 64, 65, 100])) for _ in range(2))
         d, e = (int(rng.choice([1, 7, 16, 33, 64])) for _ in range(2))
@@ -277,7 +278,7 @@ def test_replay_draws_anew_and_backward_follows() -> None:
 @pytest.mark.parametrize("dtype", _DTYPES)
 def test_gradient_of_a_bias_is_pytorchs(torch: ModuleType, dtype: str) -> None:
     rng = np.random.default_rng(12)
-    for _ in range(12):
+    for _ in range(draws(12)):
         kv_heads, group, batch = (int(rng.integers(1, 4)) for _ in range(3))
         lengths = int(rng.choice([1, 3, 49, 80])), int(rng.choice([1, 5, 49, 130]))
         heads = batch, kv_heads * group, kv_heads

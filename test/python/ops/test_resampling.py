@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from random_geometry import draws
 from singa import autograd, tensor
 
 pytestmark = pytest.mark.usefixtures("training")
@@ -30,7 +31,7 @@ def _both(torch: ModuleType, x: np.ndarray, dtype: str, tolerance: float, **argu
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic"])
 def test_random_sizes(torch: ModuleType, mode: str, dtype: str, tolerance: float) -> None:
     rng = np.random.default_rng(2)
-    for _ in range(25):
+    for _ in range(draws(25)):
         x = rng.standard_normal(rng.integers(1, [3, 4, 9, 9]))
         size = [int(n) for n in rng.integers(1, 14, 2)]
         corners = (None,) if mode.startswith("nearest") else (None, True)
@@ -41,7 +42,7 @@ def test_random_sizes(torch: ModuleType, mode: str, dtype: str, tolerance: float
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 def test_antialias(torch: ModuleType, mode: str) -> None:
     rng = np.random.default_rng(3)
-    for _ in range(25):
+    for _ in range(draws(25)):
         x = rng.standard_normal(rng.integers(1, [3, 4, 12, 12]))
         # With one column PyTorch 2.13's result is not the one that its gradient belongs to.
         size = [int(rng.integers(1, 14)), int(rng.integers(2, 14))]
@@ -51,7 +52,7 @@ def test_antialias(torch: ModuleType, mode: str) -> None:
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 2e-5)])
 def test_area(torch: ModuleType, dtype: str, tolerance: float) -> None:
     rng = np.random.default_rng(8)
-    for _ in range(25):
+    for _ in range(draws(25)):
         axes = int(rng.integers(1, 4))
         x = rng.standard_normal(rng.integers(1, [3, 4, 14, 9, 7][: 2 + axes]))
         size = [int(n) for n in rng.integers(1, 16, axes)]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import singa
+from random_geometry import draws
 from singa import autograd, layer, tensor
 
 pytestmark = pytest.mark.usefixtures("training")
@@ -38,7 +39,7 @@ _LIMITS = {"float64": 1e-14, "float32": 1e-6, "bfloat16": 2e-2, "float16": 2e-3}
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_is_the_formula(dtype: str, interleaved: bool) -> None:
     rng = np.random.default_rng(1)
-    for _ in range(15):
+    for _ in range(draws(15)):
         batch, heads, length = (int(rng.integers(1, 6)) for _ in range(3))
         width = int(rng.integers(1, 40))
         pairs = int(rng.integers(0, width // 2 + 1))

@@ -33,6 +33,7 @@ Bounds = tuple[list[Any], list[Any]]
 Bound = Callable[["Trial", Oracle, list[Any], list[Any]], Bounds]
 
 TRIALS = int(os.environ.get("SINGA_TEST_TRIALS", "200"))
+
 _DECISIONS = 256  # bytes of a trial; no trial has used more than half of them
 # The reference kernels exist on the CPU only.
 IMPLEMENTATIONS = (
@@ -48,6 +49,11 @@ _SMALLEST = {
     "float16": 2.0**-24,
     "bfloat16": 2.0**-133,
 }
+
+
+def draws(most: int) -> int:
+    """How many of `most` cases a test draws: the share that SINGA_TEST_TRIALS has of 200."""
+    return max(2, min(most, most * TRIALS // 200))
 
 
 @contextlib.contextmanager

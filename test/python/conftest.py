@@ -1,6 +1,7 @@
 """Configuration of all Python tests: which tests run, on which device, and the PyTorch oracle."""
 
 import contextlib
+import gc
 import importlib.util
 import os
 import re
@@ -250,6 +251,13 @@ def _start_folder_is_left_alone(_elsewhere: tuple[Path, Path]) -> Iterator[None]
         shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
     gained = {name for name in set(os.listdir(start)) - before if not _OF_TOOLS.match(name)}
     assert not gained, f"the test wrote to the folder in which pytest was started: {gained}"
+
+
+@pytest.fixture(scope="module")
+def quick_collections() -> None:
+    """Garbage collections look at what the module makes, not at all that was imported before."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -9,6 +9,8 @@ import pytest
 import singa
 from singa import layer, model, models, opt, tensor
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 
 class Net(model.Model):
     def __init__(self):

@@ -51,7 +51,7 @@ def loader_threads():
 
 
 @pytest.fixture(autouse=True)
-def no_threads_left():
+def no_threads_left(quick_collections):
     yield
     gc.collect()
     assert loader_threads() == []

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -8,8 +9,10 @@
 #include "model/dispatch/dispatch.h"
 #include "model/formula/activation.h"
 #include "model/operation/batchnorm/spec.h"
+#include "model/operation/channel_scale/spec.h"
 #include "model/operation/conv/norm_conv_spec.h"
 #include "model/operation/elementwise/spec.h"
+#include "model/operation/layout/axis_map_spec.h"
 #include "model/operation/linalg/spec.h"
 #include "model/passes/def_use.h"
 #include "model/passes/passes.h"
@@ -23,14 +26,40 @@ namespace {
 /// Inputs of BatchNormForwardInference.
 enum : size_t { kScale = 1, kBias = 2, kMean = 3, kVar = 4, kAdd = 5 };
 
-/// A convolution or Linear, and the operations behind it that become one node with it.
+/// What becomes part of a convolution's filters and biases.
+struct Affine {
+  const Node* batch_norm = nullptr;  ///< null: a product or sum with `channels`
+  BinaryOp op = BinaryOp::kAdd;
+  Tensor channels;  ///< one number for each channel of the result
+};
+
+/// A convolution or Linear, and the operations around it that become one node with it.
 struct Chain {
   const Node* first = nullptr;
-  size_t last = 0;  ///< the node that is replaced
-  const Node* batch_norm = nullptr;
+  size_t last = 0;               ///< the node that is replaced
+  const Node* pad = nullptr;     ///< zeros in front of the convolution
+  const Node* reader = nullptr;  ///< the first node that reads the image
+  std::vector<Affine> affine;
   Tensor add;
   Activation activation = {};
   Activation front = {};  ///< of the chain before, applied where the convolution reads
+
+  const Tensor& image() const { return reader->inputs[0]; }
+  /// The Spec of the convolution, with the zeros of `pad` as part of its own padding.
+  ConvSpec Conv() const {
+    ConvSpec spec = *first->SpecAs<ConvSpec>();
+    if (!pad) return spec;
+    Recorder& geometry = spec.geometry;
+    const auto& zeros = *pad->SpecAs<AxisMapSpec>();
+    const int rank = zeros.x_shape.rank();
+    for (int axis = 2; axis < rank; ++axis) {
+      Recorder::Axis& along = geometry.axes[static_cast<size_t>(Recorder::kMostAxes - rank + axis)];
+      along.before += zeros.first[axis];
+      along.after += zeros.last[axis];
+    }
+    geometry = WithInput(spec.op(), geometry, zeros.x_shape);
+    return spec;
+  }
 };
 
 /// The chains of one segment.
@@ -56,18 +85,83 @@ class Folding {
 
   void FindChains() {
     for (size_t n = 0; n < nodes_.size(); ++n) {
-      if (!BeginsChain(nodes_[n])) continue;
-      Chain chain{.first = &nodes_[n], .last = n, .add = Tensor()};
-      while (!chain.activation) {
-        const std::optional<size_t> next = uses_.OnlyReader(nodes_[chain.last].outputs[0]);
-        // An addition of the results of two chains belongs to the first one.
-        if (!next || inside_.count(*next) || chains_.count(*next)) break;
-        if (!Take(nodes_[*next], &chain)) break;
-        inside_.insert(chain.last);
-        chain.last = *next;
+      if (!BeginsChain(n)) continue;
+      const Node* first = &nodes_[n];
+      Chain chain{.first = first, .last = n, .reader = first, .affine = {}, .add = Tensor()};
+      if (first->SpecAs<ConvSpec>()) TakeFront(n, &chain);
+      while (!chain.activation && TakeNext(&chain)) {
       }
-      if (chain.last != n || HasConstantWeights(nodes_[n])) chains_[chain.last] = chain;
+      if (chain.last != n || chain.pad || HasConstantWeights(nodes_[n]))
+        chains_[chain.last] = chain;
     }
+  }
+
+  /// Adds the only reader of the chain's result to the chain if that is possible.
+  bool TakeNext(Chain* chain) {
+    const Tensor& y = nodes_[chain->last].outputs[0];
+    std::optional<size_t> reorder, next = uses_.OnlyReader(y);
+    if (next && IsReorder(nodes_[*next])) {  // sums with one number per channel want plain images
+      reorder = next;
+      next = uses_.OnlyReader(nodes_[*reorder].outputs[0]);
+    }
+    // An addition of the results of two chains belongs to the first one.
+    if (!next || inside_.count(*next) || chains_.count(*next)) return false;
+    const Tensor& z = nodes_[*next].outputs[0];
+    if (!IsWhole(z) || z.data_type() != y.data_type()) return false;
+    if (reorder ? !TakeAffine(nodes_[*next], nodes_[*reorder].outputs[0], chain)
+                : !Take(*next, chain))
+      return false;
+    inside_.insert(chain->last);
+    if (reorder) inside_.insert(*reorder);
+    chain->last = *next;
+    return true;
+  }
+
+  /// Whether `t` has all elements of its memory, in their order.
+  static bool IsWhole(const Tensor& t) {
+    return t.layout() || (t.offset() == 0 && t.is_contiguous());
+  }
+  static bool IsReorder(const Node& node) { return node.op == std::string_view("Reorder"); }
+
+  /// Looks for the image that the convolution n reads, behind reorders and zeros that it alone
+  /// reads. What is not read any more is dropped later.
+  void TakeFront(size_t n, Chain* chain) const {
+    const size_t reader = BehindReorder(n);
+    chain->reader = &nodes_[reader];
+    const std::optional<size_t> pad = OnlyMaker(reader);
+    if (!pad || !AddsZeros(nodes_[*pad])) return;
+    Chain padded = *chain;
+    padded.pad = &nodes_[*pad];
+    padded.reader = &nodes_[BehindReorder(*pad)];
+    // Implementations refuse windows that see nothing of the image.
+    for (const Recorder::Axis& axis : padded.Conv().geometry.axes)
+      if (std::max(axis.before, axis.after) > axis.dilation * (axis.kernel - 1)) return;
+    if (IsFinal(nodes_[*pad].inputs[0], *pad)) *chain = padded;
+  }
+
+  /// The reorder that makes the first input of node n, for n alone; n itself if there is none.
+  size_t BehindReorder(size_t n) const {
+    const std::optional<size_t> maker = OnlyMaker(n);
+    const bool reorders = maker && IsReorder(nodes_[*maker]);
+    return reorders && IsFinal(nodes_[*maker].inputs[0], *maker) ? *maker : n;
+  }
+
+  /// The node that makes the first input of `reader`, if nothing else reads its result.
+  std::optional<size_t> OnlyMaker(size_t reader) const {
+    const std::vector<size_t>& writers = uses_.writers(nodes_[reader].inputs[0]);
+    if (writers.size() != 1) return {};
+    const std::optional<size_t> only = uses_.OnlyReader(nodes_[writers[0]].outputs[0]);
+    return only == reader ? std::optional(writers[0]) : std::nullopt;
+  }
+
+  /// Whether `node` adds zeros around images, and takes nothing away.
+  static bool AddsZeros(const Node& node) {
+    const auto* spec = node.SpecAs<AxisMapSpec>();
+    if (!spec || spec->kind != AxisMapKind::kPadConstant || node.scalars.v[0] != 0) return false;
+    for (int axis = 0; axis < spec->x_shape.rank(); ++axis)
+      if (axis < 2 ? !spec->IsIdentity(axis) : std::min(spec->first[axis], spec->last[axis]) < 0)
+        return false;
+    return true;
   }
 
   /// Leaves activations of images to the convolutions that read them, as their only readers, where
@@ -79,7 +173,7 @@ class Folding {
       const std::optional<size_t> next = uses_.OnlyReader(y);
       if (!next) continue;
       const auto reader = std::find_if(chains_.begin(), chains_.end(), [&](const auto& each) {
-        return each.second.first == &nodes_[*next];
+        return each.second.reader == &nodes_[*next];
       });
       if (reader == chains_.end() || !Applies(reader->second, y, chain.activation)) continue;
       reader->second.front = chain.activation;
@@ -89,10 +183,9 @@ class Folding {
 
   /// Whether the convolution of `chain` applies `activation` to its image `x` in passing.
   bool Applies(const Chain& chain, const Tensor& x, const Activation& activation) const {
-    const auto* conv = chain.first->SpecAs<ConvSpec>();
-    if (!conv || !chain.add.empty() || !SameView(chain.first->inputs[0], x)) return false;
-    if (step_.device()->kind() != DeviceKind::kCpu) return false;
-    return HasKernel(Behind(activation, *conv), chain);
+    if (!chain.first->SpecAs<ConvSpec>() || !chain.add.empty()) return false;
+    if (!SameView(chain.image(), x) || step_.device()->kind() != DeviceKind::kCpu) return false;
+    return HasKernel(Behind(activation, chain.Conv()), chain);
   }
 
   static NormConvSpec Behind(const Activation& activation, const ConvSpec& conv) {
@@ -114,14 +207,14 @@ class Folding {
     }
   }
 
-  bool BeginsChain(const Node& node) const {
+  bool BeginsChain(size_t n) const {
+    const Node& node = nodes_[n];
     const auto* conv = node.SpecAs<ConvSpec>();
     const auto* product = node.SpecAs<MatMulSpec>();
     const bool fits = (conv && conv->pass == ConvPass::kForward && !conv->relu && !conv->has_add) ||
                       (product && !product->relu);
-    // The chain comes where its last node was, so the inputs must not change until then.
     return fits && std::all_of(node.inputs.begin(), node.inputs.end(),
-                               [&](const Tensor& t) { return t.empty() || WrittenOnce(t); });
+                               [&](const Tensor& t) { return IsFinal(t, n); });
   }
 
   /// Whether it is a convolution whose weights may be prepared.
@@ -129,10 +222,15 @@ class Folding {
     return node.SpecAs<ConvSpec>() && uses_.IsConstant(Unordered(node.inputs[1]));
   }
 
-  bool WrittenOnce(const Tensor& t) const { return uses_.writers(t).size() <= 1; }
+  /// Whether node n reads the last value of `t`: a chain reads it later, where its last node was.
+  bool IsFinal(const Tensor& t, size_t n) const {
+    const std::vector<size_t>& writers = uses_.writers(t);
+    return std::all_of(writers.begin(), writers.end(), [n](size_t writer) { return writer < n; });
+  }
 
-  /// Adds `node`, the only reader of the chain's result, to the chain if that is possible.
-  bool Take(const Node& node, Chain* chain) const {
+  /// Adds node n, the only reader of the chain's result, to the chain if that is possible.
+  bool Take(size_t n, Chain* chain) const {
+    const Node& node = nodes_[n];
     const bool conv = chain->first->SpecAs<ConvSpec>() != nullptr;
     if (const auto* spec = node.SpecAs<UnarySpec>(); spec && spec->kind == UnaryOp::kRelu) {
       chain->activation = ActivationKind::kRelu;
@@ -142,9 +240,9 @@ class Folding {
       chain->activation = behind;
       return true;
     }
-    if (conv && node.SpecAs<BatchNormForwardSpec>()) return TakeBatchNorm(node, chain);
-    if (conv && node.SpecAs<BinarySpec>()) return TakeAdd(node, chain);
-    return false;
+    if (!conv) return false;
+    return TakeBatchNorm(n, chain) || TakeAffine(node, nodes_[chain->last].outputs[0], chain) ||
+           TakeAdd(n, chain);
   }
 
   /// The activation that an elementwise operation is, other than ReLU.
@@ -158,37 +256,64 @@ class Folding {
     return limits && low <= high ? Activation(ActivationKind::kClip, low, high) : Activation();
   }
 
-  bool TakeBatchNorm(const Node& node, Chain* chain) const {
+  bool TakeBatchNorm(size_t n, Chain* chain) const {
+    const Node& node = nodes_[n];
     const auto* spec = node.SpecAs<BatchNormForwardSpec>();
     const Tensor& y = nodes_[chain->last].outputs[0];
-    if (spec->training || chain->batch_norm || !chain->add.empty()) return false;
+    if (!spec || spec->training || !HasConstantParameters(*chain)) return false;
     if (node.inputs[0].block() != y.block()) return false;
-    std::vector<Tensor> folded(node.inputs.begin() + kScale, node.inputs.begin() + kAdd);
-    for (size_t i = 1; i < chain->first->inputs.size(); ++i)
-      folded.push_back(Unordered(chain->first->inputs[i]));
-    for (const Tensor& t : folded)
-      if (!t.empty() && !uses_.IsConstant(t)) return false;
-    if (!node.inputs[kAdd].empty() && !WrittenOnce(node.inputs[kAdd])) return false;
-    chain->batch_norm = &node;
+    for (size_t i = kScale; i < kAdd; ++i)
+      if (!IsConstantOrNone(node.inputs[i])) return false;
+    if (!IsFinal(node.inputs[kAdd], n)) return false;
+    chain->affine.push_back({.batch_norm = &node, .channels = Tensor()});
     chain->add = node.inputs[kAdd];
     chain->activation = spec->activation;
     return true;
   }
 
-  bool TakeAdd(const Node& node, Chain* chain) const {
+  /// Takes a product or a sum of a convolution's result y and one constant number per channel.
+  bool TakeAffine(const Node& node, const Tensor& y, Chain* chain) const {
+    if (!chain->first->SpecAs<ConvSpec>() || !HasConstantParameters(*chain)) return false;
+    const auto* binary = node.SpecAs<BinarySpec>();
+    const bool is_product =
+        node.SpecAs<ChannelScaleSpec>() || (binary && binary->kind == BinaryOp::kMul);
+    const bool is_sum = binary && binary->kind == BinaryOp::kAdd;
+    if (!is_product && !is_sum) return false;
+    const Tensor& t = node.inputs[SameView(node.inputs[0], y) ? 1 : 0];
+    if (!uses_.IsConstant(t) || t.layout() || t.data_type() != y.data_type()) return false;
+    for (int axis = 0; axis < t.rank(); ++axis)
+      if (axis != 1 && t.shape(axis) != 1 && t.strides()[axis] != 0) return false;
+    const Tensor channels(t.block(), {y.shape(1)}, {t.strides()[1]}, t.offset(), t.data_type());
+    chain->affine.push_back({nullptr, is_product ? BinaryOp::kMul : BinaryOp::kAdd, channels});
+    return true;
+  }
+
+  bool TakeAdd(size_t n, Chain* chain) const {
+    const Node& node = nodes_[n];
     const auto* spec = node.SpecAs<BinarySpec>();
+    if (!spec || spec->kind != BinaryOp::kAdd || !chain->add.empty()) return false;
     const Tensor& y = nodes_[chain->last].outputs[0];
     const Tensor& add = node.inputs[SameView(node.inputs[0], y) ? 1 : 0];
-    if (spec->kind != BinaryOp::kAdd || !chain->add.empty() || !WrittenOnce(add)) return false;
+    if (!IsFinal(add, n)) return false;
     if (add.shape() != y.shape() || add.data_type() != y.data_type()) return false;
     chain->add = add;
     return true;
   }
 
+  /// Whether filters and biases may take in what scales and shifts the channels of the result.
+  bool HasConstantParameters(const Chain& chain) const {
+    const std::vector<Tensor>& inputs = chain.first->inputs;
+    return chain.add.empty() && std::all_of(inputs.begin() + 1, inputs.end(), [&](const Tensor& t) {
+             return IsConstantOrNone(Unordered(t));
+           });
+  }
+
+  bool IsConstantOrNone(const Tensor& t) const { return t.empty() || uses_.IsConstant(t); }
+
   /// The constant that was reordered to make `t`; `t` itself if there is none.
   Tensor Unordered(const Tensor& t) const {
     const std::vector<size_t>& writers = uses_.writers(t);
-    if (writers.size() != 1 || nodes_[writers[0]].op != std::string_view("Reorder")) return t;
+    if (writers.size() != 1 || !IsReorder(nodes_[writers[0]])) return t;
     const Tensor& source = nodes_[writers[0]].inputs[0];
     return uses_.IsConstant(source) ? source : t;
   }
@@ -204,13 +329,13 @@ class Folding {
     RecordedStep scratch(step_.device(), step_.arena());
     scratch.Start({});
     Tensor result = record();
-    const bool temporary = uses_.IsTemporary(y);
-    if (!temporary) result = result.ToLayout(y.layout());
+    const bool moves = Moves(y);
+    if (!moves) result = result.ToLayout(y.layout());
     const size_t begin = result_.size();
     result_.insert(result_.end(), scratch.nodes().begin(), scratch.nodes().end());
     scratch.Abandon();
-    if (temporary) {
-      instead_[y.block().get()] = result;
+    if (moves) {
+      instead_[y.block().get()] = std::make_shared<Versions>(1, result);
       return;
     }
     for (size_t n = begin; n < result_.size(); ++n)
@@ -239,22 +364,15 @@ class Folding {
 
   Tensor Convolution(const Chain& chain) {
     const Node& node = *chain.first;
-    ConvSpec spec = *node.SpecAs<ConvSpec>();
+    ConvSpec spec = chain.Conv();
     Tensor W = Unordered(node.inputs[1]);
     Tensor b = spec.geometry.bias ? node.inputs[2] : Tensor();
-    if (chain.batch_norm) {
-      const std::vector<Tensor>& bn = chain.batch_norm->inputs;
-      const double epsilon = chain.batch_norm->SpecAs<BatchNormForwardSpec>()->epsilon;
-      const std::vector<Tensor> folded =
-          FoldBatchNorm(W, b, bn[kScale], bn[kBias], bn[kMean], bn[kVar], epsilon);
-      W = folded[0];
-      b = folded[1];
-    }
+    for (const Affine& affine : chain.affine) Fold(affine, &W, &b);
     spec.geometry.bias = !b.empty();
     spec.has_add = !chain.add.empty();
     spec.relu = chain.activation.kind == ActivationKind::kRelu;
     spec.constant_weights = HasConstantWeights(node);
-    Tensor x = Newest(node.inputs[0]);
+    Tensor x = Newest(chain.image());
     if (chain.front) {
       NormConvSpec behind = Behind(chain.front, spec);
       behind.x_layout = x.layout();
@@ -263,6 +381,29 @@ class Folding {
     }
     const Tensor add = spec.has_add ? Newest(chain.add) : Tensor();
     return Activated(chain, spec, RunConvForward(spec, x, W, b, add));
+  }
+
+  /// Changes filters and biases so that they do what comes behind the convolution.
+  static void Fold(const Affine& affine, Tensor* W, Tensor* b) {
+    if (const Node* norm = affine.batch_norm) {
+      const std::vector<Tensor>& in = norm->inputs;
+      const double epsilon = norm->SpecAs<BatchNormForwardSpec>()->epsilon;
+      const std::vector<Tensor> folded =
+          FoldBatchNorm(*W, *b, in[kScale], in[kBias], in[kMean], in[kVar], epsilon);
+      *W = folded[0];
+      *b = folded[1];
+      return;
+    }
+    const Tensor& channels = affine.channels;
+    if (affine.op == BinaryOp::kMul) {
+      Shape filters = Shape::Filled(W->rank(), 1);
+      filters[0] = channels.shape(0);
+      *W = Binary(affine.op, *W, channels.Reshape(filters));
+    }
+    if (!b->empty())
+      *b = Binary(affine.op, *b, channels);
+    else if (affine.op == BinaryOp::kAdd)
+      *b = channels;
   }
 
   static Tensor Apply(const Activation& activation, const Tensor& x) {
@@ -275,23 +416,39 @@ class Folding {
   }
 
   /// The tensor that replaces `t`, in any layout; `t` itself if nothing does.
-  Tensor Newest(const Tensor& t) const {
+  Tensor Newest(const Tensor& t) {
     const auto found = instead_.find(t.block().get());
     if (found == instead_.end()) return t;
-    const Tensor& now = found->second;
-    const bool whole = t.layout() || (t.offset() == 0 && t.is_contiguous());
-    return whole && t.shape() == now.shape() ? now : Present(t);
+    const Tensor& now = found->second->front();
+    return IsWhole(t) && t.shape() == now.shape() ? now : Present(t);
   }
 
-  /// The same in the layout of `t`. May record a reorder.
-  Tensor Present(const Tensor& t) const {
+  /// The same in the layout of `t`. May record a reorder, once for each layout.
+  Tensor Present(const Tensor& t) {
     const auto found = t.empty() ? instead_.end() : instead_.find(t.block().get());
     if (found == instead_.end()) return t;
-    return t.On(found->second.ToLayout(t.layout()).block());
+    Versions& versions = *found->second;
+    for (const Tensor& each : versions)
+      if (SameLayout(each.layout(), t.layout())) return t.On(each.block());
+    versions.push_back(versions.front().ToLayout(t.layout()));
+    return t.On(versions.back().block());
+  }
+
+  /// Whether another tensor may take the place of `t`. What is written again, in place, stays.
+  bool Moves(const Tensor& t) const { return uses_.IsTemporary(t) && uses_.writers(t).size() == 1; }
+
+  /// Whether `node` reorders a tensor that others replace. Then these replace its result, too.
+  bool Dissolves(const Node& node) {
+    if (!IsReorder(node) || !Moves(node.outputs[0]) || !IsWhole(node.inputs[0])) return false;
+    const auto found = instead_.find(node.inputs[0].block().get());
+    if (found == instead_.end()) return false;
+    instead_[node.outputs[0].block().get()] = found->second;
+    return true;
   }
 
   /// Keeps the node, on the tensors that replace its inputs.
   void Keep(const Node& node) {
+    if (Dissolves(node)) return;
     RecordedStep scratch(step_.device(), step_.arena());
     scratch.Start({});
     Node kept = node;
@@ -307,7 +464,9 @@ class Folding {
   DefUse uses_;
   std::unordered_map<size_t, Chain> chains_;  // by the last node
   std::unordered_set<size_t> inside_;         // nodes of chains except the last ones
-  std::unordered_map<const Block*, Tensor> instead_;
+  /// What replaces blocks: the same tensor in several layouts.
+  using Versions = std::vector<Tensor>;
+  std::unordered_map<const Block*, std::shared_ptr<Versions>> instead_;
   std::vector<Node> result_;
 };
 

@@ -58,9 +58,11 @@ std::vector<Node> TakeStatisticsInConvolutions(const RecordedStep& step, std::ve
 /// cost", with the convolutions' results and every third sum as checkpoints.
 std::vector<Node> RecomputeNormalized(const RecordedStep& step, std::vector<Node> nodes);
 
-/// Makes one node of a convolution or Linear and what follows it:
+/// Makes one node of a convolution or Linear and what is around it:
 ///
-/// - batch norm by frozen statistics goes into the filters and biases of the convolution before it;
+/// - batch norm by frozen statistics, and products and sums with one constant number per channel, go
+///   into the filters and biases of the convolution before them;
+/// - zeros in front of a convolution become padding of its own;
 /// - an addition behind a convolution, and ReLU behind a convolution or Linear, become part of it.
 ///
 /// Only results that nothing but the next operation reads disappear, so a step that keeps them for

@@ -205,6 +205,7 @@ class Conv2d(_Conv):
         super().initialize(x)
 
 
+@spelled(group="groups", nb_kernels="out_channels")
 class _TorchConv(_Conv):
     """A convolution with the arguments of PyTorch's."""
 
@@ -273,6 +274,7 @@ class Conv3d(_TorchConv):
     _apply = staticmethod(autograd.conv3d)
 
 
+@spelled(group="groups", nb_kernels="out_channels")
 class _ConvTranspose(_Filters):
     """Base class of transposed convolutions."""
 

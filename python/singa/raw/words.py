@@ -260,17 +260,17 @@ def spelled(**words: str | tuple[Any, ...]) -> Callable[[_Class], _Class]:
         @functools.wraps(init)
         def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
             for theirs in words.keys() & kwargs.keys():
-                value, ours = kwargs.pop(theirs), words[theirs]
+                value, ours, op = kwargs.pop(theirs), words[theirs], type(self).__name__
                 if isinstance(ours, tuple):
                     if not any(value is each or value == each for each in ours):
                         accepted = " or ".join(map(repr, ours))
                         raise ValueError(
-                            f"[{cls.__name__}] {theirs} must be {accepted}, got {value!r}: there "
+                            f"[{op}] {theirs} must be {accepted}, got {value!r}: there "
                             "is no other form"
                         )
                     continue
                 if ours in kwargs:
-                    raise TypeError(f"[{cls.__name__}] {theirs} and {ours} are the same argument")
+                    raise TypeError(f"[{op}] {theirs} and {ours} are the same argument")
                 kwargs[ours] = value
             init(self, *args, **kwargs)
 

@@ -27,7 +27,7 @@ class LeNet(model.Model):
         self.pool2 = layer.MaxPool2d(2)
         self.fc1 = layer.Linear(500)
         self.fc2 = layer.Linear(10)
-        self.loss = layer.SoftMaxCrossEntropy()
+        self.loss = layer.CrossEntropyLoss()
 
     def forward(self, x: tensor.Tensor) -> tensor.Tensor:
         x = self.pool1(autograd.relu(self.conv1(x)))

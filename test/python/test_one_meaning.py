@@ -1,5 +1,6 @@
 """A public name has one meaning, wherever it is reached from."""
 
+import importlib
 import inspect
 from collections.abc import Callable, Iterator
 from types import FunctionType
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from singa import autograd, layer, opt, tensor
+from singa.compat.names import ALIASES
 from singa.tensor import Tensor
 
 X = np.random.default_rng(0).uniform(0.2, 0.9, (2, 3, 4)).astype(np.float32)
@@ -178,3 +180,37 @@ def test_functions_of_two_of_singas_modules_take_the_names_of_both() -> None:
     assert autograd.transpose(x=x, shape=(2, 0, 1)).shape == (4, 2, 3)
     with pytest.raises(TypeError, match=r"\[transpose\] axes and shape are the same argument"):
         tensor.transpose(x, axes=(2, 0, 1), shape=(2, 0, 1))
+
+
+def test_names_of_singa_for_the_same_are_one_object() -> None:
+    """Also where a program takes all names of a module."""
+    names: dict[str, Any] = {}
+    exec("from singa.layer import *", names)
+    for ours, singas in (
+        ("MSELoss", "MeanSquareError"),
+        ("CrossEntropyLoss", "SoftMaxCrossEntropy"),
+    ):
+        assert names[singas] is getattr(layer, singas) is getattr(layer, ours)
+    for module, aliases in ALIASES.items():
+        for name, place in aliases.items():
+            home, _, own = place.partition(":")
+            found = getattr(importlib.import_module(module), name)
+            assert found is getattr(importlib.import_module(home), own)
+            assert name not in vars(importlib.import_module(module))
+
+
+def test_words_for_one_argument() -> None:
+    """One attribute, whichever word the constructor gets; not both."""
+    for kind in (layer.Conv1d, layer.Conv3d, layer.ConvTranspose1d, layer.ConvTranspose2d):
+        for words in ({"group": 2}, {"groups": 2}):
+            assert kind(4, 6, 3, **words).group == 2
+        with pytest.raises(TypeError, match=rf"\[{kind.__name__}\] group and groups are the same"):
+            kind(4, 6, 3, group=2, groups=2)
+    assert layer.Conv2d(6, 3, groups=2).group == layer.Conv2d(6, 3, group=2).group == 2
+    assert layer.SoftMaxCrossEntropy(smoothing=0.1).label_smoothing == 0.1
+    x = tensor.from_numpy(X)
+    for axis in (0, 1, 2):
+        want = layer.Softmax(axis)(x).numpy()
+        np.testing.assert_array_equal(layer.SoftMax(axis)(x).numpy(), want)
+        np.testing.assert_array_equal(layer.SoftMax(dim=axis)(x).numpy(), want)
+    np.testing.assert_array_equal(layer.SoftMax()(x).numpy(), layer.Softmax(1)(x).numpy())

@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         net = open_network(args.model)
         batch = _random_batch(net, args.batch or 32)
         if getattr(net, "loss", None) is None:
-            net.loss = layer.SoftMaxCrossEntropy()
+            net.loss = layer.CrossEntropyLoss()
         net.set_optimizer(opt.SGD(lr=0.01, momentum=0.9))
         net.compile([batch[0]], **options)
     advice = advise(net, *(batch[:1] if args.inference else batch), limit=args.limit)

@@ -36,6 +36,9 @@ _INTERNAL = frozenset(
     ]
 )
 
+#: SINGA's names of what has another one here (`compat.names`).
+_ALIASES = ("MeanSquareError", "SoftMaxCrossEntropy")
+
 if TYPE_CHECKING:  # type checkers follow the imports
     from .activation import *
     from .attention import *
@@ -60,8 +63,8 @@ else:
     _public = defined(*modules_of(__name__, _INTERNAL_MODULES), internal=_INTERNAL)
     globals().update(_public)
     words.answers(_public["Layer"], words.LAYERS)
-    __all__ = [*_public]
+    __all__ = [*_public, *_ALIASES]
 
 
 def __getattr__(name: str) -> Any:
-    raise words.module_error(__name__, name)
+    return words.missing(__name__, name)

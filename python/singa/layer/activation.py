@@ -263,6 +263,24 @@ class Softmax(Layer):
 
 
 @spelled(dim="axis")
+class SoftMax(Softmax):
+    """SINGA's softmax: along axis 1 by default, and with SINGA's behaviour over all axes from it on
+    (`autograd.softmax`).
+
+    Raises ValueError for an axis outside x.
+
+    >>> layer.SoftMax()(tensor.Tensor(data=[[0.0, 1.0, 2.0]]))
+    Tensor([[0.09  , 0.2447, 0.6652]], dtype=float32)
+    """
+
+    def __init__(self, axis: int = 1) -> None:
+        super().__init__(axis)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return autograd.softmax(x, self.axis)
+
+
+@spelled(dim="axis")
 class LogSoftmax(Layer):
     """Logarithm of softmax along one axis (default: the last).
 

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from .. import autograd, tensor
+from ..raw.check import fraction
+from ..raw.words import spelled
 from ..tensor import Tensor
 from .base import Layer
 
@@ -24,14 +26,17 @@ def _constant(weight: Any) -> Tensor | None:
     return constant
 
 
+@spelled(smoothing="label_smoothing")
 class CrossEntropyLoss(Layer):
     """`autograd.softmax_cross_entropy` of scores x (N, C, ...) for class indices t (N, ...), or
     probabilities in the shape of x.
 
     `weight` has a number for each class. `ignore_index` is None by default, where PyTorch's is
-    -100: then every index has to be a class.
+    -100: then every index has to be a class. `label_smoothing` in [0, 1] mixes targets with equal
+    probabilities. `layer.SoftMaxCrossEntropy` is SINGA's name.
 
-    Raises ValueError for another `reduction`, and for targets of another shape.
+    Raises ValueError for another `reduction` or `label_smoothing`, and for targets of another
+    shape.
 
     >>> scores = tensor.Tensor(data=[[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
     >>> layer.CrossEntropyLoss()(scores, np.array([0, 2]))
@@ -49,7 +54,9 @@ class CrossEntropyLoss(Layer):
         self.weight = _constant(weight)
         self.ignore_index = ignore_index
         self.reduction = reduction
-        self.label_smoothing = label_smoothing
+        self.label_smoothing: float = fraction(
+            "CrossEntropyLoss", "label_smoothing", label_smoothing
+        )
 
     def forward(self, x: Tensor, t: Any) -> Tensor:
         return autograd.softmax_cross_entropy(
@@ -175,7 +182,7 @@ class L1Loss(Layer):
 
 
 class MSELoss(Layer):
-    """`autograd.mse_loss`: (x - t)².
+    """`autograd.mse_loss`: (x - t)². `layer.MeanSquareError` is SINGA's name.
 
     Raises ValueError for targets of another shape.
 

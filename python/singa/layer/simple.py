@@ -168,53 +168,6 @@ class Flatten(Layer):
         return autograd.flatten(x, self.axis)
 
 
-@spelled(dim="axis")
-class SoftMax(Layer):
-    """Softmax along axis 1; see `autograd.softmax`.
-
-    Raises ValueError if x has no axis 1.
-
-    >>> layer.SoftMax()(tensor.Tensor(data=[[0.0, 1.0, 2.0]]))
-    Tensor([[0.09  , 0.2447, 0.6652]], dtype=float32)
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        return autograd.softmax(x)
-
-
-class SoftMaxCrossEntropy(Layer):
-    """Mean over the batch of the cross-entropy between targets t and softmax(x).
-
-    Targets are class numbers (N,) or soft labels (N, classes). `smoothing` (default 0) mixes them
-    with equal probabilities: (1 - smoothing) · t + smoothing / classes (Szegedy et al. 2016).
-    Raises ValueError for a smoothing outside [0, 1].
-
-    >>> scores = tensor.Tensor(data=[[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
-    >>> layer.SoftMaxCrossEntropy()(scores, tensor.from_numpy(np.array([0, 2])))
-    Tensor([0.8955], dtype=float32)
-    """
-
-    def __init__(self, smoothing: float = 0.0) -> None:
-        super().__init__()
-        self.smoothing: float = fraction("SoftMaxCrossEntropy", "smoothing", smoothing)
-
-    def forward(self, x: Tensor, t: Tensor) -> Tensor:
-        return autograd.softmax_cross_entropy(x, t, self.smoothing)
-
-
-class MeanSquareError(Layer):
-    """Mean of (x - t)² over all elements, with shape (1,).
-
-    Raises ValueError for targets of another shape.
-
-    >>> layer.MeanSquareError()(tensor.Tensor(data=[1.0, 4.0]), tensor.Tensor(data=[1.0, 2.0]))
-    Tensor([2.], dtype=float32)
-    """
-
-    def forward(self, x: Tensor, t: Tensor) -> Tensor:
-        return autograd.mse_loss(x, t)
-
-
 class CrossEntropy(Layer):
     """Cross-entropy of probabilities x (N, C) for targets t, averaged over the batch, with shape
     (1,).

@@ -4,7 +4,7 @@
         def __init__(self):
             super().__init__()
             self.fc = layer.Linear(10)
-            self.loss = layer.SoftMaxCrossEntropy()
+            self.loss = layer.CrossEntropyLoss()
 
         def forward(self, x):
             return self.fc(x)

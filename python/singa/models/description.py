@@ -34,6 +34,11 @@ _KINDS: dict[str, type[Layer]] = {
     for name, kind in vars(layer).items()
     if isinstance(kind, type) and issubclass(kind, Layer) and name not in _EXCLUDED
 }
+#: Layers of files of earlier versions: {name: (name today, {argument: its name today})}.
+_EARLIER: dict[str, tuple[str, dict[str, str]]] = {
+    "MeanSquareError": ("MSELoss", {}),
+    "SoftMaxCrossEntropy": ("CrossEntropyLoss", {"smoothing": "label_smoothing"}),
+}
 #: Arguments that say nothing about a network with given parameters.
 _IGNORED = {"self", "initializer"}
 _NO_EFFECT = {"CudnnRNN": {"activation"}}
@@ -160,13 +165,13 @@ def _parameters(kind: type[Layer]) -> list[inspect.Parameter]:
 
 def build_layer(described: Mapping[str, Any]) -> Layer:
     """The layer of a description. Raises as `build` does."""
-    name = described["layer"]
+    name, renamed = _EARLIER.get(described["layer"], (described["layer"], {}))
     if name not in _KINDS:
         raise ValueError(f"there is no layer {name!r}")
     kind = _KINDS[name]
     if kind is layer.Sequential:
         return kind(*map(build_layer, described["layers"]))
-    arguments = described["arguments"]
+    arguments = {renamed.get(key, key): value for key, value in described["arguments"].items()}
     if unknown := arguments.keys() - {each.name for each in _parameters(kind)}:
         raise ValueError(f"{name} has no arguments {sorted(unknown)}")
     for key, value in arguments.items():

@@ -41,7 +41,7 @@ class Sequential(layer.Sequential, model.Model):
     def __init__(self, *layers: Layer, loss: _Loss | None = None) -> None:
         super().__init__(*layers)
         # In a dict of its own: `layers`, lengths and positions are those of the chain.
-        self._loss = {"loss": _checked(layer.SoftMaxCrossEntropy() if loss is None else loss)}
+        self._loss = {"loss": _checked(layer.CrossEntropyLoss() if loss is None else loss)}
 
     @property
     def loss(self) -> _Loss:

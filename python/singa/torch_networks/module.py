@@ -40,7 +40,7 @@ def from_torch(
     example_inputs  what it is called with: a tuple of tensors of PyTorch or arrays, or one of them.
                     Axis 0 is the batch, which stays open unless PyTorch says that the network works
                     for one length alone; a batch of 1 is repeated.
-    loss            a layer or function of outputs and targets (default: SoftMaxCrossEntropy)
+    loss            a layer or function of outputs and targets (default: CrossEntropyLoss)
     device          where the parameters lie (default: the default device)
     dynamic         axes besides the batch that may have other lengths than in the example, such as
                     (2, 3) for heights and widths. What PyTorch assumes of these lengths, such as
@@ -124,7 +124,7 @@ class TorchModel(NetworkModel):
         self._exported = graphs
         self._networks: dict[bool, Network] | None = _networks(graphs)
         self.loss: Callable[[Any, Tensor], Tensor] = (
-            layer.SoftMaxCrossEntropy() if loss is None else loss
+            layer.CrossEntropyLoss() if loss is None else loss
         )
         self._initialized = True
 
@@ -178,7 +178,7 @@ class TorchModel(NetworkModel):
         Raises TypeError where the module has several outputs and no loss was given.
         """
         form = self._exported[True].outputs
-        if type(self.loss) is layer.SoftMaxCrossEntropy and not isinstance(form, int):
+        if type(self.loss) is layer.CrossEntropyLoss and not isinstance(form, int):
             raise TypeError(
                 f"[{self.title}] {self.module_name} has several outputs in training: give "
                 "from_torch a loss of them"

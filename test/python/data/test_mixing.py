@@ -104,7 +104,9 @@ def test_loss_of_soft_labels_like_torch(torch, smoothing, training):
     _, soft = data.MixUp(CLASSES)(images, labels, rng(3))
     scores = rng(4).standard_normal(soft.shape)
     x = tensor.Tensor(data=scores, dtype=tensor.float64, stores_grad=True)
-    loss = layer.SoftMaxCrossEntropy(smoothing)(x, tensor.from_numpy(soft, dtype=tensor.float64))
+    loss = layer.CrossEntropyLoss(label_smoothing=smoothing)(
+        x, tensor.from_numpy(soft, dtype=tensor.float64)
+    )
     ((_, gradient),) = autograd.backward(loss)
     theirs = torch.tensor(scores, requires_grad=True)
     expected = torch.nn.functional.cross_entropy(

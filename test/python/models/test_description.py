@@ -155,7 +155,7 @@ def test_what_has_no_description_is_named(make, message):
         describe(make())
 
 
-def _chain(*layers, loss=("SoftMaxCrossEntropy", {})):
+def _chain(*layers, loss=("CrossEntropyLoss", {})):
     made = [{"layer": name, "arguments": arguments} for name, arguments in (*layers, loss)]
     return {"kind": "sequential", "layers": made[:-1], "loss": made[-1]}
 
@@ -198,6 +198,19 @@ def test_parameters_take_no_more_room_than_there_is(name):
     layer.Linear(8)(tensor.Tensor((0, 100)))  # the bound has gone
 
 
+def test_losses_of_earlier_files():
+    """Singa's losses once had other names, and one an argument of another name."""
+    for name, kind in (
+        ("MeanSquareError", layer.MSELoss),
+        ("SoftMaxCrossEntropy", layer.CrossEntropyLoss),
+    ):
+        assert type(build(_chain(loss=(name, {}))).loss) is kind
+    made = build(_chain(loss=("SoftMaxCrossEntropy", {"smoothing": 0.25}))).loss
+    assert made.label_smoothing == 0.25
+    with pytest.raises(ValueError, match="CrossEntropyLoss has no arguments"):
+        build(_chain(loss=("CrossEntropyLoss", {"smoothing": 0.25})))
+
+
 def test_every_layer_of_singa_has_a_place():
     """A new layer gets a row above, or is one that is not used in a chain."""
     known = {type(each.values[0]).__name__ for each in LAYERS}
@@ -210,7 +223,7 @@ def test_every_layer_of_singa_has_a_place():
     losses = {
         *("BCEWithLogitsLoss", "BinaryCrossEntropy", "CrossEntropy", "CrossEntropyLoss"),
         *("DiceLoss", "FocalLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MSELoss"),
-        *("MeanSquareError", "NLLLoss", "SmoothL1Loss", "SoftMaxCrossEntropy"),
+        *("NLLLoss", "SmoothL1Loss"),
     }
     of_several = {
         *("Add", "Cat", "GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNCell", "Reshape"),

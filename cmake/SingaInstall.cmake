@@ -107,11 +107,14 @@ endif()
 # Wheels also contain GCC's OpenMP, which slim systems lack. It keeps its name, by which the loader
 # takes one copy for all libraries of a process. PyTorch's wheel does the same.
 if(SINGA_WHEEL)
-  execute_process(
-    COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=libgomp.so.1
-    OUTPUT_VARIABLE _library
-    OUTPUT_STRIP_TRAILING_WHITESPACE
-  )
+  set(_library "${SINGA_GOMP}")
+  if(NOT _library)
+    execute_process(
+      COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=libgomp.so.1
+      OUTPUT_VARIABLE _library
+      OUTPUT_STRIP_TRAILING_WHITESPACE
+    )
+  endif()
   if(IS_ABSOLUTE "${_library}") # not with another compiler than GCC
     # Debian's packages for other processors have a longer name and the same text.
     file(GLOB _licence LIST_DIRECTORIES false /usr/share/doc/libgomp1*/copyright)

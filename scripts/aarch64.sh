@@ -29,6 +29,7 @@ fi
 echo "== compiling on $jobs cores"
 # The headers of this interpreter serve as well: the limited API is the same on both processors.
 logged build/configure-aarch64.log cmake --preset aarch64 \
+  -DSINGA_MANYLINUX=2_28 "-DSINGA_GOMP=$(scripts/older_gomp.sh aarch64)" \
   "-DPython_INCLUDE_DIR=$(python -c 'import sysconfig; print(sysconfig.get_path("include"))')"
 rm -rf build/wheel-aarch64
 CMAKE_BUILD_PARALLEL_LEVEL=$jobs _PYTHON_HOST_PLATFORM=linux-aarch64 logged build/wheel-aarch64.log \
@@ -37,7 +38,7 @@ CMAKE_BUILD_PARALLEL_LEVEL=$jobs _PYTHON_HOST_PLATFORM=linux-aarch64 logged buil
 rm -rf dist/aarch64
 logged build/auditwheel.log auditwheel repair --wheel-dir dist/aarch64 build/wheel-aarch64/singa-*.whl
 wheel=$(echo dist/aarch64/singa-*.whl)
-python scripts/check_wheel.py "$wheel"
+python scripts/check_wheel.py "$wheel" --manylinux
 abi3audit --strict --summary "$wheel"
 scripts/debian.sh "$wheel" bookworm "" -m "not slow" \
   test/python/ops/test_{operators,searching,sorting}.py test/python/tape

@@ -48,17 +48,21 @@ SYSTEM = {
     "libgcc_s.so.1",
     "libm.so.6",
     "libpthread.so.0",
+    "librt.so.1",
     "libstdc++.so.6",
 }
 
+# The newest symbol versions that may be needed. Those of the system are what manylinux_2_28 allows,
+# and are checked with --manylinux.
 NEWEST = {"GOMP": (5, 0), "OMP": (5, 0)}
+NEWEST_OF_SYSTEM = {"GLIBC": (2, 28), "GLIBCXX": (3, 4, 24), "CXXABI": (1, 3, 11), "GCC": (7, 0, 0)}
 
 
 def output_of(*command: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def check_library(path: Path, carried: set[str]) -> list[str]:
+def check_library(path: Path, carried: set[str], limits: dict[str, tuple[int, ...]]) -> list[str]:
     """The problems of a shared library, one sentence each."""
     problems = []
     dynamic = output_of("readelf", "-dW", str(path))
@@ -72,18 +76,32 @@ def check_library(path: Path, carried: set[str]) -> list[str]:
         if name != path.name:
             problems.append(f"{path.name} calls itself {name}: a process may load both")
     symbols = output_of("readelf", "--dyn-syms", "-W", str(path))
-    for family, version in re.findall(r" UND \S+@([A-Z]+)_([\d.]+)", symbols):
-        newest = NEWEST.get(family)
+    for family, version in sorted(set(re.findall(r" UND \S+@([A-Z]+)_([\d.]+)", symbols))):
+        newest = limits.get(family)
         if newest and tuple(int(n) for n in version.split(".")) > newest:
             problems.append(f"{path.name} needs {family}_{version}; {newest} is the newest allowed")
     return problems
 
 
+def symbols_of(path: Path) -> tuple[set[str], set[str]]:
+    """What a library has, and what it needs of others without naming a version."""
+    symbols = output_of("readelf", "--dyn-syms", "-W", str(path))
+    pattern = r" (?:GLOBAL|WEAK|UNIQUE) .* \d+ ([^\s@]+)"
+    return set(re.findall(pattern, symbols)), set(
+        re.findall(r" GLOBAL .* UND ([^\s@]+)$", symbols, re.MULTILINE)
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("wheel", type=Path)
-    wheel: Path = parser.parse_args().wheel
+    parser.add_argument("--manylinux", action="store_true", help="check that it is manylinux_2_28")
+    arguments = parser.parse_args()
+    wheel: Path = arguments.wheel
+    limits = NEWEST | (NEWEST_OF_SYSTEM if arguments.manylinux else {})
     problems = []
+    if arguments.manylinux and not re.search(r"manylinux_2_(27|28)_", wheel.name):
+        problems.append(f"{wheel.name} is not manylinux_2_28, nor older")
     if "-cp311-abi3-" not in wheel.name:
         problems.append(f"{wheel.name} is not tagged cp311-abi3")
     processor = next((name for name in VENDORED if wheel.stem.endswith(name)), None)
@@ -104,8 +122,14 @@ def main() -> int:
             Path(folder, name) for name in sorted(names) if re.search(r"\.so[.\d]*$", name)
         ]
         carried = {path.name for path in libraries}
+        symbols = {path.name: symbols_of(path) for path in libraries}
+        there = set().union(*(has for has, _ in symbols.values()))
+        for name, (_, needs) in symbols.items():
+            for symbol in sorted(needs - there):
+                if not re.match("_?Py", symbol):
+                    problems.append(f"{name} needs {symbol}, in no version: no library had it")
         for path in libraries:
-            problems += check_library(path, carried)
+            problems += check_library(path, carried, limits)
             if re.match(r"lib(gomp|iomp5|omp)\b", path.name) and path.name != "libgomp.so.1":
                 problems.append(f"{path.name} is a second OpenMP runtime")
         megabytes = sum(item.file_size for item in files) / 1e6

@@ -33,8 +33,10 @@ backend.build_sdist("dist")'
   local source
   source=$(echo build/sdist/singa-*)
 
-  # A release supports all GPUs; CMAKE_ARGS may override this.
-  export CMAKE_ARGS="-DSINGA_CUDA_ARCHITECTURES=all ${CMAKE_ARGS:-}"
+  # A release supports all GPUs, and older systems; CMAKE_ARGS may override this.
+  CMAKE_ARGS="-DSINGA_CUDA_ARCHITECTURES=all -DSINGA_MANYLINUX=2_28 ${CMAKE_ARGS:-}"
+  CMAKE_ARGS+=" -DSINGA_GOMP=$(scripts/older_gomp.sh "$(uname -m)")"
+  export CMAKE_ARGS
   export CMAKE_BUILD_PARALLEL_LEVEL=${JOBS:-$(nproc)}
   local pip_wheel=(-m pip wheel --no-deps --verbose --wheel-dir build/sdist "$source")
   if [[ ${1-} != offline ]]; then
@@ -57,10 +59,10 @@ backend.build_sdist("dist")'
 
 scripts/venv.sh .venv build run dev
 case ${1-} in
-  *.whl) built=$1 out=build/repaired ;;
+  *.whl) built=$1 out=build/repaired checks=() ;;
   *)
     build "$@"
-    built=$(echo build/sdist/singa-*.whl) out=dist
+    built=$(echo build/sdist/singa-*.whl) out=dist checks=(--manylinux)
     ;;
 esac
 
@@ -73,7 +75,7 @@ wheel=$(echo "$out"/singa-*.whl)
 .venv/bin/auditwheel show "$wheel" | awk '/consistent/, /^$/'
 
 echo "== checking $wheel"
-.venv/bin/python scripts/check_wheel.py "$wheel"
+.venv/bin/python scripts/check_wheel.py "$wheel" "${checks[@]}"
 .venv/bin/abi3audit --strict --summary "$wheel"
 
 echo "== trying it in a fresh environment"

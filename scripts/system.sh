@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # A small Debian with Python in a folder, for programs that shall see nothing of this machine. Needs root.
 #
-#   scripts/system.sh make SUITE ARCHITECTURE     prints the folder; makes it unless it is there
-#   scripts/system.sh run FOLDER WITH COMMAND...  runs a command there, without a network
+#   scripts/system.sh make SUITE ARCHITECTURE [PACKAGE...]   prints the folder; makes it unless it is
+#                                                            there
+#   scripts/system.sh run FOLDER WITH COMMAND...             runs a command there, without a network
 #
 # SUITE          a release that debootstrap knows, such as bookworm or sid
 # ARCHITECTURE   Debian's name of a processor; QEMU emulates arm64 on others
+# PACKAGE        more of its packages, in a folder of their own
 # WITH           a folder of this machine that the command sees under the same name, or ""
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,7 +17,9 @@ need() { # need COMMAND PACKAGE
 }
 
 make_system() { # make_system SUITE ARCHITECTURE
-  local suite=$1 architecture=$2 root=$PWD/build/debian/$1-$2 foreign=() package
+  local suite=$1 architecture=$2 root=$PWD/build/debian/$1-$2${3:+-more} foreign=() package
+  local include=python3-venv
+  for package in "${@:3}"; do include+=,$package; done
   echo "$root"
   [[ ! -e $root/made ]] || return 0
   need debootstrap debootstrap
@@ -23,7 +27,7 @@ make_system() { # make_system SUITE ARCHITECTURE
   echo "== making a system: Debian $suite for $architecture" >&2
   rm -rf "$root"
   mkdir -p "$root"
-  debootstrap "${foreign[@]}" --arch="$architecture" --variant=minbase --include=python3-venv \
+  debootstrap "${foreign[@]}" --arch="$architecture" --variant=minbase --include="$include" \
     "$suite" "$root" >"$root.log" 2>&1 || { tail -n 30 "$root.log" >&2 && exit 1; }
   # The second stage would configure the packages, in QEMU for minutes. Programs run without it.
   if [[ ${#foreign[@]} -gt 0 ]]; then
@@ -66,7 +70,7 @@ case "${1-}" in
   make) make_system "${@:2}" ;;
   run) run_in_system "${@:2}" ;;
   *)
-    sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac

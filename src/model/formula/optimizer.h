@@ -210,6 +210,8 @@ void SwitchRule(const OptimizerSpec& spec, const double* v, const F& f) {
       return f(AdaGrad<C>::From(spec, v));
     case OptimizerKind::kAdam:
       return f(Adam<C>::From(spec, v));
+    case OptimizerKind::kCount:
+      break;
   }
 }
 

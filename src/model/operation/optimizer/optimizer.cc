@@ -370,9 +370,9 @@ void CheckAlike(const CallChecker& call, const LayoutPtr& layout, DType dtype,
 
 void OptimizerSpec::CheckCall(CallChecker& call) const {
   call.RequireFloat("parameter", dtype);
-  const int least = kind == OptimizerKind::kSgd ? 0 : kind == OptimizerKind::kAdam ? 2 : 1;
-  call.Require(states == least || (kind == OptimizerKind::kSgd && states == 1), "cannot have ",
-               states, " states");
+  const OptimizerFacts& facts = FactsOf(kind);
+  call.Require(states >= facts.least_states && states <= facts.most_states, "cannot have ", states,
+               " states");
   call.Require((!scheduled || scaled) && clipped == (call.scalars().v[kClipNorm] > 0),
                "no update has these conditions");
   const size_t per_parameter = static_cast<size_t>(2 + states), all = call.num_inputs();

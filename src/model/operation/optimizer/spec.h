@@ -1,14 +1,36 @@
 #pragma once
 
+#include <cstddef>
+#include <iterator>
+
 #include "model/dispatch/arguments.h"
 #include "model/dispatch/spec.h"
 #include "singa/core/dtype.h"
 
 namespace singa {
 
-enum class OptimizerKind : int { kSgd = 0, kRmsProp = 1, kAdaGrad = 2, kAdam = 3 };
-template <>
-inline constexpr int kEnumSize<OptimizerKind> = 4;
+enum class OptimizerKind : int { kSgd, kRmsProp, kAdaGrad, kAdam, kCount };
+
+/// What is known of a rule besides its formula (model/formula/optimizer.h).
+struct OptimizerFacts {
+  OptimizerKind kind;
+  const char* name;               ///< of its function
+  int least_states, most_states;  ///< of a parameter
+};
+inline constexpr OptimizerFacts kOptimizerFacts[] = {
+    {OptimizerKind::kSgd, "SgdUpdate", 0, 1},
+    {OptimizerKind::kRmsProp, "RmsPropUpdate", 1, 1},
+    {OptimizerKind::kAdaGrad, "AdaGradUpdate", 1, 1},
+    {OptimizerKind::kAdam, "AdamUpdate", 2, 2},
+};
+constexpr const OptimizerFacts& FactsOf(OptimizerKind kind) {
+  return kOptimizerFacts[static_cast<size_t>(kind)];
+}
+static_assert([] {
+  for (int i = 0; i < static_cast<int>(std::size(kOptimizerFacts)); ++i)
+    if (kOptimizerFacts[i].kind != OptimizerKind{i}) return false;
+  return static_cast<int>(std::size(kOptimizerFacts)) == kEnumSize<OptimizerKind>;
+}());
 
 /// One update of n parameters. Inputs: n parameters, n gradients, n of each state. Then follow the
 /// tensors of UpdateConditions (singa/operation/optimizer.h) that are there: `squares` (gradients
@@ -36,19 +58,7 @@ struct OptimizerSpec {
   bool clipped = false;    ///< gradients are clipped where their norm is larger than v[7]
   bool scheduled = false;  ///< the device has a table of scalars
 
-  const char* op() const {
-    switch (kind) {
-      case OptimizerKind::kSgd:
-        return "SgdUpdate";
-      case OptimizerKind::kRmsProp:
-        return "RmsPropUpdate";
-      case OptimizerKind::kAdaGrad:
-        return "AdaGradUpdate";
-      case OptimizerKind::kAdam:
-        return "AdamUpdate";
-    }
-    return "Optimizer";
-  }
+  const char* op() const { return FactsOf(kind).name; }
   void CheckCall(CallChecker& call) const;
 
   /// The number of inputs that belong to UpdateConditions.

@@ -266,6 +266,8 @@ TEST(Optimizer, DividesByALossScaleOrLeavesTheUpdateOut) {
       case OptimizerKind::kAdam:
         return AdamUpdate(s.params, s.grads, s.a, s.b, s.decay, 0.01, 0.9, 0.999, 1e-8, 3, true,
                           nullptr, conditions);
+      case OptimizerKind::kCount:
+        return;
     }
   };
   const auto values = [](const Step& s) {
@@ -275,17 +277,16 @@ TEST(Optimizer, DividesByALossScaleOrLeavesTheUpdateOut) {
     return all;
   };
   const Tensor scale = FromValues({4}, {8, 0, 0, 0}, kFloat64);
-  for (OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kRmsProp, OptimizerKind::kAdaGrad,
-                             OptimizerKind::kAdam})
+  for (const OptimizerFacts& rule : kOptimizerFacts)
     for (DType dtype : {kFloat32, kFloat64, kBFloat16, kFloat16}) {
       const Step plain = MakeStep(dtype, 3), scaled = MakeStep(dtype, 3);
-      update(kind, plain, Tensor(), Tensor());
+      update(rule.kind, plain, Tensor(), Tensor());
       ScaleAll(scaled.grads, 8);
-      update(kind, scaled, SumsOfSquares(scaled.grads), scale);
+      update(rule.kind, scaled, SumsOfSquares(scaled.grads), scale);
       EXPECT_EQ(values(scaled), values(plain));
       for (double wrong : {INFINITY, -INFINITY, NAN}) {
         Tensor(scaled.grads[5].SliceAxis(0, 39'999, 40'000)).Fill(wrong);
-        update(kind, scaled, SumsOfSquares(scaled.grads), scale);
+        update(rule.kind, scaled, SumsOfSquares(scaled.grads), scale);
         EXPECT_EQ(values(scaled), values(plain));
       }
     }

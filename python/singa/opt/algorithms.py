@@ -194,6 +194,7 @@ class AdaGrad(UpdateRule):
     """
 
     slots: tuple[str, ...] = ("history",)
+    structural: tuple[str, ...] = ("weight_decay", "epsilon")
     history: dict[str, Tensor]
     epsilon: Any = hyperparameter()
     epsilon_value: scheduled = scheduled("epsilon")
@@ -232,6 +233,7 @@ class Adam(UpdateRule):
     """
 
     slots: tuple[str, ...] = ("m", "v", "v_max")
+    structural: tuple[str, ...] = ("weight_decay", "epsilon")
     flags: tuple[str, ...] = (*UpdateRule.flags, "amsgrad")
     depends_on_step = True
     decoupled = False

@@ -86,7 +86,8 @@ class hyperparameter:  # noqa: N801 - likewise
 _of_classes: WeakKeyDictionary[type, list[hyperparameter]] = WeakKeyDictionary()
 
 
-def _hyperparameters_of(kind: type) -> list[hyperparameter]:
+def hyperparameters_of(kind: type) -> list[hyperparameter]:
+    """Those of a class of optimizers."""
     if kind not in _of_classes:
         named = dict.fromkeys([name for each in kind.__mro__ for name in vars(each)])
         found = [getattr(kind, name) for name in named if hasattr(kind, name)]
@@ -189,7 +190,7 @@ class ScheduledHyperparameters:
         return value
 
     def _hyperparameters(self) -> list[hyperparameter]:
-        return _hyperparameters_of(type(self))
+        return hyperparameters_of(type(self))
 
     def _assigned(self) -> dict[str, float | str]:
         """The hyperparameters that were assigned after the optimizer was made, as saved."""
@@ -214,7 +215,7 @@ class ScheduledHyperparameters:
 def settings_of(optimizer: ScheduledHyperparameters) -> str:
     """The values at this step of all hyperparameters but `lr`, one a line: what ranks compare."""
     values: dict[str, Any] = {}
-    for each in _hyperparameters_of(type(optimizer)):
+    for each in hyperparameters_of(type(optimizer)):
         if each.name != "lr":
             schedule = getattr(optimizer, each.name)
             constant = type(schedule) is Constant

@@ -59,7 +59,7 @@ class UpdateRule(Optimizer):
     slots: tuple[str, ...] = ()
     #: Hyperparameters that decide which operations an update consists of. An update is recorded
     #: only while they are constant.
-    structural: tuple[str, ...] = ("weight_decay", "epsilon")
+    structural: tuple[str, ...] = ("weight_decay",)
     #: Whether the formula depends on the number of a parameter's updates, schedules apart.
     depends_on_step = False
 

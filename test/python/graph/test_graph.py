@@ -14,6 +14,7 @@ from graph_net import Net, assert_same, bits, compiled, images, labels, sgd, tra
 from recorded import graphs
 from singa import autograd, layer, model, opt, tensor
 from singa.graph import GraphWarning
+from updates import RULE_NAMES, RULES
 
 pytestmark = pytest.mark.usefixtures("no_warning")
 
@@ -49,12 +50,10 @@ def test_settings_that_choose_implementations_tell_steps_apart(setting, before):
         lambda: sgd(clip_norm=0.5),
         lambda: sgd(accumulate=3),
         lambda: opt.SGD(lr=0.1),
-        lambda: opt.AdamW(lr=opt.CosineDecay(0.01, 10)),
-        lambda: opt.RMSProp(lr=0.01),
-        lambda: opt.AdaGrad(lr=opt.WarmUp(0.05, 4)),
         lambda: sgd(groups=[opt.ParamGroup(opt.norm_and_bias, 0.0, lr_scale=2.0)]),
+        *[lambda rule=rule: rule(lr=opt.WarmUp(0.01, 4), weight_decay=0.1) for rule in RULES],
     ],
-    ids=["sgd", "clip", "accumulate", "plain", "adam", "rmsprop", "adagrad", "groups"],
+    ids=["sgd", "clip", "accumulate", "plain", "groups", *RULE_NAMES],
 )
 def test_replayed_steps_are_the_executed_ones(optimizer):
     eager, graph = compiled(False, optimizer()), compiled(True, optimizer())

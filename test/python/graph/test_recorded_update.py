@@ -9,7 +9,9 @@ import singa
 from device_under_test import ON_GPU
 from recorded import graphs
 from singa import autograd, layer, opt, tensor
+from singa.opt.hyperparameter import hyperparameters_of
 from small_net import Net
+from updates import RULE_NAMES, RULES, make_rule
 
 
 class Twice(Net):
@@ -110,16 +112,12 @@ GROUPS = [opt.ParamGroup(opt.norm_and_bias, 0.0, lr_scale=2.0)]
     ("make", "count"),
     [
         (sgd, 1),
-        (lambda: opt.SGD(lr=0.1), 1),
         (lambda: sgd(nesterov=True), 1),
         (lambda: sgd(groups=GROUPS), 2),
-        (lambda: opt.RMSProp(lr=opt.StepDecay(0.01, 3)), 1),
-        (lambda: opt.AdaGrad(lr=opt.WarmUp(0.05, 4)), 1),
-        (lambda: opt.Adam(lr=opt.OneCycle(0.01, 20), weight_decay=0.1), 1),
-        (lambda: opt.AdamW(lr=opt.ExponentialDecay(0.01, 2, 0.5)), 1),
         (lambda: sgd(clip_norm=0.1), 1),
+        *[(lambda rule=rule: rule(lr=opt.OneCycle(0.01, 20)), 1) for rule in RULES],
     ],
-    ids=["sgd", "plain", "nesterov", "groups", "rmsprop", "adagrad", "adam", "adamw", "clip"],
+    ids=["sgd", "nesterov", "groups", "clip", *RULE_NAMES],
 )
 def test_the_update_is_in_the_graph(make, count):
     _, recorded = both(make)
@@ -130,9 +128,11 @@ OPTIMIZERS = {
     "sgd": sgd,
     "plain": lambda **kwargs: opt.SGD(lr=0.1, **kwargs),
     "groups": lambda **kwargs: sgd(groups=GROUPS, **kwargs),
-    "rmsprop": lambda **kwargs: opt.RMSProp(lr=opt.StepDecay(0.01, 3), **kwargs),
-    "adagrad": lambda **kwargs: opt.AdaGrad(lr=opt.WarmUp(0.05, 4), **kwargs),
-    "adamw": lambda **kwargs: opt.AdamW(lr=opt.OneCycle(0.01, 20), **kwargs),
+    **{
+        rule.__name__: lambda rule=rule, **kwargs: rule(lr=opt.StepDecay(0.01, 3), **kwargs)
+        for rule in RULES
+        if rule is not opt.SGD
+    },
 }
 
 
@@ -228,21 +228,14 @@ def test_what_changes_between_replays_is_seen(change, count):
     assert updates(recorded) == count
 
 
-ASSIGNED = {
-    "SGD": (lambda **kwargs: sgd(**kwargs), ("lr", "momentum", "dampening", "weight_decay")),
-    "RMSProp": (opt.RMSProp, ("lr", "rho", "epsilon", "weight_decay")),
-    "AdaGrad": (opt.AdaGrad, ("lr", "epsilon", "weight_decay")),
-    "Adam": (opt.Adam, ("lr", "beta_1", "beta_2", "epsilon", "weight_decay")),
-    "AdamW": (opt.AdamW, ("lr", "beta_1", "beta_2", "epsilon", "weight_decay")),
-}
-
-
 @pytest.mark.parametrize("value", [lambda: 0.25, lambda: opt.StepDecay(0.25, 2, 0.5)])
 @pytest.mark.parametrize(
-    ("kind", "name"), [(kind, name) for kind, (_, names) in ASSIGNED.items() for name in names]
+    ("rule", "name"), [(rule, each.name) for rule in RULES for each in hyperparameters_of(rule)]
 )
-def test_hyperparameters_that_are_assigned(kind, name, value):
-    make = ASSIGNED[kind][0]
+def test_hyperparameters_that_are_assigned(rule, name, value):
+    def make(**kwargs):
+        return make_rule(rule, **kwargs)
+
     executed, recorded = both(
         lambda: make(lr=0.01), lambda m: setattr(m.optimizer, name, value()), steps=10
     )

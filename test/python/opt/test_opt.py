@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 from singa import autograd, layer, opt, tensor
-from updates import SHAPES, STEPS, assert_close, gradients, loss_of, parameters, run, start
+from updates import RULES, SHAPES, STEPS, assert_close, gradients, loss_of, parameters, run, start
 
 pytestmark = pytest.mark.usefixtures("training")
 
@@ -172,9 +172,7 @@ def test_adam_formula():
     "make",
     [
         lambda: opt.SGD(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.1),
-        lambda: opt.RMSProp(lr=0.1),
-        lambda: opt.AdaGrad(lr=0.1),
-        lambda: opt.Adam(lr=0.1),
+        *[lambda rule=rule: rule(lr=0.1) for rule in RULES],
     ],
 )
 def test_apply_and_update_equal_a_whole_step(make):

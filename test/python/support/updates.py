@@ -1,10 +1,22 @@
-"""A few updates of three parameters by given gradients."""
+"""The update rules, and a few updates of three parameters by given gradients."""
 
 import numpy as np
-from singa import autograd, tensor
+from singa import autograd, opt, tensor
 
+#: The rules of singa.opt, found by themselves. What holds for every rule is tested for each.
+RULES = [
+    each
+    for each in vars(opt).values()
+    if isinstance(each, type) and issubclass(each, opt.Optimizer) and each is not opt.Optimizer
+]
+RULE_NAMES = [rule.__name__ for rule in RULES]
 SHAPES = {"w": (4, 3), "b": (3,), "scale": (5,)}
 STEPS = 6
+
+
+def make_rule(rule, **kwargs):
+    """An optimizer in which each hyperparameter has an effect."""
+    return rule(**{"momentum": 0.9} | kwargs) if rule is opt.SGD else rule(**kwargs)
 
 
 def start(seed=0):

@@ -12,6 +12,7 @@ import singa
 from singa import autograd, layer, model, models, opt, singa_wrap, tensor, tuning
 from singa.files import state_files
 from singa.training import checkpoint
+from updates import RULES
 
 
 class Net(model.Model):
@@ -84,10 +85,11 @@ OPTIMIZERS = {
     "sgd": lambda: opt.SGD(0.1),
     "nesterov": lambda: opt.SGD(0.1, momentum=0.9, weight_decay=0.01, nesterov=True),
     "schedule": lambda: opt.SGD(opt.OneCycle(0.2, 8), momentum=opt.Constant(0.8), dampening=0.1),
-    "rmsprop": lambda: opt.RMSProp(0.01, weight_decay=0.01),
-    "adagrad": lambda: opt.AdaGrad(0.1),
-    "adam": lambda: opt.Adam(0.01),
-    "adamw": lambda: opt.AdamW(0.01, weight_decay=0.1),
+    **{
+        rule.__name__: lambda rule=rule: rule(0.01, weight_decay=0.01)
+        for rule in RULES
+        if rule is not opt.SGD
+    },
 }
 
 

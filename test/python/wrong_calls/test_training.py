@@ -2,6 +2,7 @@
 
 from singa import autograd, opt, tensor
 from singa import singa_wrap as wrap
+from updates import RULE_NAMES
 from wrong_call import labels, make, net, table
 
 VECTOR = make(3).data
@@ -111,7 +112,7 @@ opt.{rule}(lr="a") -> TypeError: [{rule}] lr DecayScheduler str
 opt.{rule}(lr=None) -> TypeError: [{rule}] lr DecayScheduler NoneType
 opt.{rule}(weight_decay=-1) -> ValueError: [{rule}] weight_decay -1.0
 """
-        for rule in ("SGD", "RMSProp", "AdaGrad", "Adam", "AdamW")
+        for rule in RULE_NAMES
     )
 )
 

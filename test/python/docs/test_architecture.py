@@ -27,7 +27,7 @@ def box_of(path: Path) -> str:
             folder, _, suffix = each.partition("/*")
             if path.is_relative_to(folder) and path.name.endswith(suffix):
                 found.append((len(each), name))
-    assert found, f"{path} is in no box of the drawing"
+    assert found, f"{path} is in no box of the drawing in docs/developers/architecture.md"
     return max(found)[1]
 
 
@@ -81,6 +81,14 @@ def test_the_drawing_has_all_folders() -> None:
     for path in (*ROOT.glob("include/**/*"), *ROOT.glob("src/**/*")):
         if path.suffix in CPP:
             box_of(path.relative_to(ROOT))
+
+
+def test_files_of_kernels_name_the_backend_of_their_folder() -> None:
+    """Nobody registers kernels of another one. A name may go on behind the folder's."""
+    for path in (ROOT / "src" / "backend").rglob("*.c[cu]"):
+        folder = path.relative_to(ROOT / "src" / "backend").parts[0]
+        for name in re.findall(r"^SINGA_KERNELS\((\w+)\)", path.read_text(), re.MULTILINE):
+            assert f"{name}_".startswith(f"{folder}_"), f"{path}: SINGA_KERNELS({name})"
 
 
 def test_the_rows_of_the_python_package_are_those_of_lint() -> None:

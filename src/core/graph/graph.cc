@@ -7,11 +7,13 @@
 #include <bit>
 #include <cstring>
 #include <set>
+#include <stdexcept>
 #include <unordered_map>
 #include <utility>
 
 #include "core/graph/difference.h"
 #include "core/graph/graph_impl.h"
+#include "core/graph/node_observer.h"
 #include "core/memory/memory_planner.h"
 #include "singa/core/error.h"
 #include "singa/core/stats.h"
@@ -239,6 +241,20 @@ bool Graph::Impl::IsUnchanged(Source& source) const {
   return true;
 }
 
+/// Under OPCHECK: compares elements where IsUnchanged believes the version.
+void Graph::Impl::CheckUnchanged(const Source& source) const {
+  const Block& block = *source.kept.block;
+  if (block.device()->kind() != DeviceKind::kCpu || !Restore(source.kept) ||
+      DigestOf(block) == source.digest)
+    return;
+  for (const Node& node : preparation_)
+    for (const Tensor& t : node.inputs)
+      Check<std::logic_error>(t.empty() || t.block() != source.kept.block, "graph", node.op,
+                              node.layer.empty() ? "" : " of layer ", node.layer,
+                              " was prepared from ", t,
+                              ", which has changed since, and whose version has not");
+}
+
 /// Which nodes of the preparation have to run where these sources have changed: those that read
 /// them, directly or through others, and those that make the temporaries which these read.
 std::vector<bool> Graph::Impl::DependsOn(Blocks blocks) const {
@@ -264,7 +280,10 @@ std::vector<bool> Graph::Impl::DependsOn(Blocks blocks) const {
 bool Graph::Impl::Prepare() {
   Blocks changed;
   for (Source& source : sources_) {
-    if (has_prepared_ && IsUnchanged(source)) continue;
+    if (has_prepared_ && IsUnchanged(source)) {
+      if (WatchingObserver()) CheckUnchanged(source);
+      continue;
+    }
     if (!Restore(source.kept)) return false;
     changed.insert(source.kept.block.get());
     const Block& block = *source.kept.block;

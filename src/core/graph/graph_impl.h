@@ -72,6 +72,7 @@ class SINGA_HIDDEN Graph::Impl {
   void PlanArena();
   void CheckSegment(int index) const;
   bool IsUnchanged(Source& source) const;
+  void CheckUnchanged(const Source& source) const;
   bool Prepare();
   std::vector<bool> DependsOn(Blocks blocks) const;
   void BindArena();

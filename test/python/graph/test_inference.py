@@ -1,6 +1,7 @@
 """Recorded inference: batch norm, additions and ReLU become part of convolutions, and weights are
 prepared once. Results do not change, and changes of parameters are detected."""
 
+import ctypes
 import itertools
 import re
 
@@ -364,6 +365,28 @@ def test_a_convolution_keeps_its_own_preference(own, general):
     by_op = {entry["op"]: entry["implementation"] for entry in executed}
     assert by_op["BatchNormForwardInference"] == "reference" or general == "fastest"
     assert (makers["ConvForward"] == "reference") == (own == "reference")
+
+
+@pytest.mark.cpu("the host writes to the memory of a parameter")
+def test_opcheck_finds_a_write_of_which_no_version_tells():
+    net = compiled(lambda net, x: autograd.relu(net.bn(net.conv(x))), images())
+    net.graph(True)
+    x = images()
+    array = np.asarray(net.conv.W)
+    address = array.ctypes.data
+    del array  # from now on, writes to the address are not seen
+    for _ in range(4):
+        net(x)
+    with singa.opcheck(action="raise"):
+        net(x)
+    ctypes.memset(address, 0, 4)
+    with (
+        singa.opcheck(action="raise"),
+        pytest.raises(
+            RuntimeError, match=r"\[graph\] \w+ of layer conv was prepared from .*8, 8, 3, 3"
+        ),
+    ):
+        net(x)
 
 
 def test_batches_of_several_sizes_share_prepared_weights():

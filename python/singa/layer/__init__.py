@@ -32,7 +32,8 @@ _INTERNAL_MODULES = frozenset(
 #: What the modules define for each other.
 _INTERNAL = frozenset(
     [
-        *("TransformerLayer", "first_tensor", "room_for", "take_room", "zeros"),
+        *("TransformerLayer", "added", "changed_alike", "first_tensor", "room_for", "take_room"),
+        "zeros",
     ]
 )
 
@@ -59,6 +60,7 @@ if TYPE_CHECKING:  # type checkers follow the imports
     from .rotary import *
     from .sequences import *
     from .simple import *
+    from .torch_attention import *
 else:
     _public = defined(*modules_of(__name__, _INTERNAL_MODULES), internal=_INTERNAL)
     globals().update(_public)

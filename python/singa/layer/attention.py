@@ -232,11 +232,7 @@ class MultiHeadAttention(Layer):
         key = query if key is None else key
         value = key if value is None else value
         self._check(query, key, value)
-        if not self.batch_first:
-            alone = key is query, value is key
-            query = query.transpose((1, 0, 2))
-            key = query if alone[0] else key.transpose((1, 0, 2))
-            value = key if alone[1] else value.transpose((1, 0, 2))
+        query, key, value = self._batch_first(query, key, value)
         q, k, v = self._project(query, key, value)
         first_query = 0
         keys = key.shape[1]
@@ -252,8 +248,18 @@ class MultiHeadAttention(Layer):
         y = autograd.scaled_dot_product_attention(
             q, k, v, mask, self.dropout, is_causal, None, True, first_query
         )
-        y = y.transpose((0, 2, 1, 3)).reshape((*query.shape[:2], self.embed_dim))
-        y = self.out_proj(y)
+        return self._merged(y)
+
+    def _batch_first(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
+        """Query, key and value as (batch, length, features)."""
+        if self.batch_first:
+            return query, key, value
+        return changed_alike(lambda x: x.transpose((1, 0, 2)), query, key, value)
+
+    def _merged(self, y: Tensor) -> Tensor:
+        """The result of the layer from that of each head, (B, heads, N, head_dim)."""
+        y = y.transpose((0, 2, 1, 3))
+        y = self.out_proj(y.reshape((*y.shape[:2], self.embed_dim)))
         return y if self.batch_first else y.transpose((1, 0, 2))
 
     def _check(self, query: Tensor, key: Tensor, value: Tensor) -> None:
@@ -320,7 +326,7 @@ class MultiHeadAttention(Layer):
             return used[0] if used else None
         if all(mask.dtype == tensor.bool_ for mask in used):
             return autograd._and(used[0], used[1])
-        return autograd.add(*[_added(mask) for mask in used])
+        return autograd.add(*[added(mask) for mask in used])
 
     def _check_mask(self, name: str, mask: Tensor, shapes: list[tuple[int, ...]]) -> None:
         if tuple(mask.shape) not in shapes:
@@ -330,12 +336,22 @@ class MultiHeadAttention(Layer):
             )
 
 
+def changed_alike(
+    change: Callable[[Tensor], Tensor], query: Tensor, key: Tensor, value: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """All three changed; those that are one tensor stay one, which has one projection."""
+    alone = key is query, value is key
+    query = change(query)
+    key = query if alone[0] else change(key)
+    return query, key, key if alone[1] else change(value)
+
+
 def _used(mask: Tensor) -> Tensor:
     """True where a key is used, of a mask that is True where it is not; others unchanged."""
     return autograd._not(mask) if mask.dtype == tensor.bool_ else mask
 
 
-def _added(mask: Tensor) -> Tensor:
+def added(mask: Tensor) -> Tensor:
     """What a mask adds to the scores."""
     if mask.dtype != tensor.bool_:
         return mask

@@ -177,7 +177,6 @@ MODULES: dict[str, dict[str, str]] = {
         "Dense": "layer.Linear(out_features)",
         "MaxPooling2D": "layer.MaxPool2d(kernel_size)",
         "Module": "layer.Layer, or model.Model for a network that is trained",
-        "MultiheadAttention": "layer.MultiHeadAttention(embed_dim, num_heads, batch_first=False)",
         "Parameter": "a tensor with stores_grad=True in an attribute",
     },
     "singa.tensor": {

@@ -51,7 +51,7 @@ def test_pytorchs_keywords(theirs, ours):
         ("Conv2d(3, 4, 3, 2, padding='same')", ValueError, "needs a stride of 1"),
         ("Conv2d(3, 4, 3, padding='full')", ValueError, "'same' or 'valid', got 'full'"),
         ("Dropout(p=0.5, ratio=0.5)", TypeError, "p and ratio are the same argument"),
-        ("MultiheadAttention(8, 2)", AttributeError, r"use layer\.MultiHeadAttention"),
+        ("MultiheadAttention(8, 2, add_bias_kv=True)", ValueError, "add_bias_kv must be False"),
         ("Nonsense(5)", AttributeError, "no attribute 'Nonsense'$"),
     ],
 )

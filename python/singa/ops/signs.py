@@ -83,9 +83,11 @@ def _operate(kind: type[Binary], a: Any, b: Any) -> Any:
     try:
         op, xs = with_operands(kind, a, b)
     except TypeError:
-        if kind in (Equal, NotEqual):
-            return NotImplemented  # for None, a string and others, Python compares identities
-        raise
+        if kind not in (Equal, NotEqual):
+            raise
+        if b is None:  # as in NumPy: no element is None
+            return wrap(_c.Full(a.shape, kind is NotEqual, a.device, _c.kBool), False)
+        return NotImplemented  # for a string and others, Python compares identities
     return apply(op, *xs)
 
 

@@ -605,9 +605,13 @@ def test_gradients_flow_through_the_transpose() -> None:
 
 def test_comparison_with_what_is_no_number() -> None:
     t = of(A)
-    assert (t == None) is False  # noqa: E711
+    same(t == None, A == None)  # noqa: E711
+    same(t != None, A != None)  # noqa: E711
+    with pytest.raises(ValueError, match="neither true nor false"):
+        assert t == None  # noqa: E711
+    assert (of([[2.0]]) != None).item() is True  # noqa: E711
     assert (t != "x") is True
-    assert t in [None, t]
+    assert t in ["x", t]
     assert {t: 1}[t] == 1
     with pytest.raises(TypeError):
         t < None  # noqa: B015

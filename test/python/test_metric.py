@@ -18,6 +18,8 @@ _CHANCE = np.round(_RANDOM.random(_N), 1).astype(np.float32)  # with ties
 _binary = (_RANDOM.random(_N) < 0.3 + 0.4 * _CHANCE).astype(np.int32)
 _VALUES = 1e4 + _RANDOM.standard_normal((_N, 2))
 _GUESSES = _VALUES + 0.3 * _RANDOM.standard_normal((_N, 2))
+_SCORED = np.round(_RANDOM.standard_normal((_N, 3)), 1).astype(np.float32)  # with ties
+_LABELLED = (_RANDOM.random((_N, 3)) < [0.2, 0.6, 0.0]).astype(np.float32)  # the last has none
 
 
 def _counts(c: int) -> tuple[int, int, int]:
@@ -47,6 +49,21 @@ def _f1(tp: int, fp: int, fn: int) -> float:
 def _area() -> float:
     pairs = [(p > n) + 0.5 * (p == n) for p in _CHANCE[_binary == 1] for n in _CHANCE[_binary == 0]]
     return float(np.mean(pairs))
+
+
+def _average_precision() -> float:
+    """By its definition, with each score as a threshold."""
+    found = []
+    columns = zip(_SCORED.T[:2], _LABELLED.T[:2].astype(np.float64), strict=True)
+    for scores, labels in columns:
+        before, area = 0.0, 0.0
+        for threshold in sorted(set(scores.tolist()), reverse=True):
+            said = scores >= np.float32(threshold)
+            right = labels[said].sum()
+            area += (right / labels.sum() - before) * right / said.sum()
+            before = right / labels.sum()
+        found.append(area)
+    return float(np.mean(found))
 
 
 def _r2() -> float:
@@ -173,6 +190,7 @@ CASES: dict[str, tuple[Callable[[], metric.Metric], Any, Any, Callable[[], Any]]
         _binary,
         _area,
     ),
+    "AveragePrecision": (metric.AveragePrecision, _SCORED, _LABELLED, _average_precision),
     "R2": (metric.R2, _GUESSES, _VALUES, _r2),
     "R2 of one output": (
         metric.R2,
@@ -293,6 +311,10 @@ def _twice(each: metric.Metric, *targets: Any) -> None:
         (lambda: metric.AUC().update([np.nan], [1]), ValueError, "NaN"),
         (lambda: metric.AUC().update([0.5, 1.0], [1]), ValueError, r"\(2,\)"),
         (lambda: metric.R2().update([0.5, 1.0], [1]), ValueError, r"\(2,\)"),
+        (lambda: metric.AveragePrecision().update([0.5], [1]), ValueError, r"\(1,\)"),
+        (lambda: metric.AveragePrecision().update([[0.5]], [[2]]), ValueError, "0 or 1"),
+        (lambda: metric.AveragePrecision().update([[np.nan]], [[1]]), ValueError, "NaN"),
+        (lambda: metric.AveragePrecision().compute(), ValueError, "no predictions"),
         (lambda: metric.MeanIoU(0), ValueError, "num_classes"),
     ],
 )

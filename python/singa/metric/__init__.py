@@ -27,6 +27,7 @@ from .classes import (
     Recall,
     count_top_k,
 )
+from .labels import AveragePrecision
 from .regression import R2
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "F1",
     "R2",
     "Accuracy",
+    "AveragePrecision",
     "ConfusionMatrix",
     "MeanIoU",
     "Metric",

@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ..raw.check import integer, names_keywords
 from . import label_file, picture_list
 from .dataset import split_indices
+from .label_kinds import KINDS, numbered
 from .picture_cache import PictureCache
 from .picture_list import Broken, leave_out_broken
 from .pictures import check_channels, read_picture
@@ -40,9 +41,14 @@ class ImageFolder:
                   such as is_valid (0 or 1) or split (train or test) says which pictures `split`
                   holds out. Other columns are refused
     columns       the names of the columns of files and classes in the CSV file, if there are others
-                  besides, or their names are unusual
+                  besides, or their names are unusual; of labels or numbers there may be several
     classes       names of the classes in the order of their numbers, for a set that belongs to
-                  another one; by default sorted as text, or as numbers if a CSV file has numbers
+                  another one; by default sorted as text, or as numbers if a CSV file has numbers.
+                  Of other tasks, names of the labels or numbers
+    task          what the CSV file says of a picture. "classes" (the default): its class.
+                  "multilabel": any number of labels, in a column with lists such as cat|dog or in
+                  a column of 0 and 1 for each label. "regression": a number, in each of one or more
+                  columns
     channels      3 (the default): colours; 1: grey
     shorter_side  pictures whose shorter side is longer are reduced to it, which makes decoding
                   of JPEG files and the cache's files smaller; None (the default): never
@@ -55,14 +61,16 @@ class ImageFolder:
     files, files that are no pictures, and pictures outside the folders of classes are ignored.
     Folders without pictures are no classes, and a warning names them.
 
-    Attributes: `paths`, `labels` (int32), `classes`, `broken` (paths left out, with reasons),
-    `held_out` (bool for each picture, where a column of the CSV file says it, else None), `name`.
+    Attributes: `paths`, `labels` (int32; of several labels 0 and 1, float32 (n, labels); of numbers
+    float32 (n, columns)), `classes`, `task`, `broken` (paths left out, with reasons), `held_out`
+    (bool for each picture, where a column of the CSV file says it, else None), `name`.
 
     Raises FileNotFoundError if there is no such folder, if there are no pictures in it, or if a
     picture in the CSV file is missing; ValueError for classes that are not in `classes`; for lines
     of a CSV file without two columns, a picture with two classes, lists of classes, and numbers
-    that are no classes (give `classes` if they are); for folders that are called train, test and
-    the like, which are parts of a data set; ImportError without Pillow.
+    that are no classes (give `classes` if they are), unless the task is theirs; for folders that
+    are called train, test and the like, which are parts of a data set; for another task without a
+    CSV file; ImportError without Pillow.
 
     >>> from pathlib import Path
     >>> from PIL import Image
@@ -80,8 +88,9 @@ class ImageFolder:
         path: str | os.PathLike[str],
         csv: str | os.PathLike[str] | None = None,
         *,
-        columns: tuple[str, str] | None = None,
+        columns: Sequence[str] | None = None,
         classes: Sequence[str] | None = None,
+        task: str = "classes",
         channels: int = 3,
         shorter_side: int | None = None,
         cache: str | os.PathLike[str] | None = None,
@@ -91,6 +100,9 @@ class ImageFolder:
         if shorter_side is not None:
             shorter_side = integer("ImageFolder", "shorter_side", shorter_side, 1)
         self.shorter_side = shorter_side
+        if task not in KINDS:
+            raise ValueError(f"[ImageFolder] task must be one of {', '.join(KINDS)}, got {task!r}")
+        self.task = task
         root = Path(path)
         if root.is_file() and root.suffix.lower() == ".csv" and csv is None:
             root, csv = root.parent, root.name
@@ -102,7 +114,13 @@ class ImageFolder:
         self._cache = None
         if cache is not None:
             self._cache = PictureCache(cache, repr((self.channels, shorter_side)))
+        kind = KINDS[task]
         if csv is None:
+            if task != "classes":
+                raise ValueError(
+                    f"[ImageFolder] folders say what class a picture has: task={task!r} needs a "
+                    f"CSV file that lists pictures with {kind.one}"
+                )
             found, empty = picture_list.from_folders(root)
             if empty:
                 warnings.warn(
@@ -111,19 +129,18 @@ class ImageFolder:
                     stacklevel=3,
                 )
             paths, names = found
-        else:
-            listed = label_file.read(root, root / csv, columns, on_error == "skip")
             if classes is None:
-                label_file.check_classes(root / csv, listed.names)
-            paths, names = listed.paths, listed.names
+                _check_folders(root, names)
+            self.classes, labels = numbered(names, classes, root, by_number=False)
+        else:
+            listed = label_file.read(root, root / csv, columns, on_error == "skip", kind)
+            paths = listed.paths
+            self.classes, labels = kind.targets(root / csv, listed.labels, listed.columns, classes)
             if listed.held_out is not None:
                 self._split_column = listed.split_column
                 self.held_out = np.array(listed.held_out)
-        self.classes = _numbered(names, classes, root, by_number=csv is not None)
-        numbers = {name: number for number, name in enumerate(self.classes)}
-        labels = np.array([numbers[name] for name in names], np.int32)
         self.paths: tuple[Path, ...] = tuple(paths)
-        self.labels: NDArray[np.int32] = labels
+        self.labels: NDArray[Any] = labels
         self.broken: Broken = ()
         kept, self.broken = leave_out_broken("ImageFolder", paths, self._check, on_error)
         if len(kept) < len(paths):
@@ -135,15 +152,18 @@ class ImageFolder:
         """The number of pictures."""
         return len(self.paths)
 
-    def __getitem__(self, index: int) -> tuple[NDArray[np.uint8], int]:
-        """A picture, uint8 (C, H, W), and the number of its class. Nobody may change the picture.
+    def __getitem__(self, index: int) -> tuple[NDArray[np.uint8], Any]:
+        """A picture, uint8 (C, H, W), and the number of its class; of another task, its row of
+        `labels`. Nobody may change the picture.
 
         Raises BrokenPictureError, FileNotFoundError, or IndexError outside the set.
         """
-        return self._read(self.paths[index]), int(self.labels[index])
+        label = self.labels[index]
+        return self._read(self.paths[index]), label if label.ndim else int(label)
 
     def __repr__(self) -> str:
-        return f"<ImageFolder {self.name}: {len(self)} pictures, {len(self.classes)} classes>"
+        several = KINDS[self.task].several
+        return f"<ImageFolder {self.name}: {len(self)} pictures, {len(self.classes)} {several}>"
 
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Self:
         """The pictures with these numbers, in this order."""
@@ -157,14 +177,15 @@ class ImageFolder:
     def split(self, fraction: float | None = None, seed: int = 0) -> tuple[Self, Self]:
         """Two sets with the same classes: `fraction` of each class (default 0.2), drawn with
         `seed`, is in the second. Where a column of the CSV file says which pictures are held out,
-        those are.
+        those are. Pictures with several labels count as of the rarest one, those with numbers as of
+        one class.
 
         Raises ValueError unless `fraction` lies in [0, 1], and for one beside such a column. See
         `data.split_indices`.
         """
         if self.held_out is None:
             fraction = 0.2 if fraction is None else fraction
-            first, second = split_indices(self.labels, fraction, seed)
+            first, second = split_indices(KINDS[self.task].groups(self.labels), fraction, seed)
         elif fraction is None:
             first, second = np.flatnonzero(~self.held_out), np.flatnonzero(self.held_out)
         else:
@@ -190,26 +211,11 @@ class ImageFolder:
             self._read(path)
 
 
-def _numbered(
-    names: list[str], classes: Sequence[str] | None, root: Path, by_number: bool
-) -> tuple[str, ...]:
-    """Names of the classes in the order of their numbers."""
+def _check_folders(root: Path, names: Sequence[str]) -> None:
+    """Raises ValueError if the folders are parts of a data set, not classes."""
     found = sorted(set(names))
-    if classes is not None:
-        given = tuple(str(name) for name in classes)
-        if len(set(given)) < len(given):
-            raise ValueError(f"[ImageFolder] classes has a name twice: {given}")
-        if unknown := [name for name in found if name not in given]:
-            raise ValueError(
-                f"[ImageFolder] {root} has classes that are not in `classes`: "
-                f"{picture_list.some(unknown)}"
-            )
-        return given
-    if by_number and all(name.isascii() and name.isdecimal() for name in found):
-        return tuple(sorted(found, key=int))
     if _PARTS.issuperset(name.lower() for name in found):
         raise ValueError(
             f"[ImageFolder] the folders {', '.join(found)} of {root} seem to be parts of a data "
             f"set, not classes: give one of them, or classes={found!r}"
         )
-    return tuple(found)

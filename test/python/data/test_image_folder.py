@@ -252,7 +252,7 @@ def test_a_column_for_each_class(folder):
         ("file,label,age", ["a,3"], "columns that are not used: 'age'.*columns="),
         ("file,label,category", ["a,b"], "not used: 'category'"),
         ("file,kind,colour", ["a,b"], "not used: 'colour'"),
-        ("file,cat,dog", ["1,0", "1,1"], "line 3: 2 of the columns cat, dog are 1"),
+        ("file,cat,dog", ["1,0", "1,1"], "line 3: 2 of the columns cat, dog are 1.*--multilabel"),
         ("file,cat,dog", ["1,0", "0,0"], "line 3: 0 of the columns cat, dog are 1"),
         ("file,label", ["1.5", "2.25", "3"], r"numbers, not classes \(1\.5\)"),
         ("file,label", [str(7 * n) for n in range(22)], r"not classes \(22 for 22 pictures\)"),

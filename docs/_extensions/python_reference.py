@@ -18,7 +18,7 @@ MODULES = [
     "singa",
     *("singa.tensor", "singa.autograd", "singa.layer", "singa.model", "singa.models"),
     *("singa.opt", "singa.metric", "singa.initializer", "singa.data", "singa.training"),
-    *("singa.training.picture_classifier", "singa.training.pretrained"),
+    *("singa.training.picture_classifier", "singa.training.pretrained", "singa.training.task"),
     *("singa.training.checkpoint", "singa.training.recipe", "singa.training.program"),
     "singa.serving",
     *("singa.onnx", "singa.device", "singa.distributed", "singa.graph", "singa.tuning"),

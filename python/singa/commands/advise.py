@@ -22,6 +22,7 @@ from ..report.advice import advise
 from ..report.bench import Case
 from ..training import checkpoint
 from ..training.program import add_device_arguments, at_least, choose_device, reporting_errors
+from ..training.task import task_of
 from . import decoding, predictions
 from .networks import open_network
 
@@ -104,7 +105,7 @@ def _decoding(run: Path) -> decoding.Decoding | None:
 
 
 def _random_batch(net: Model, count: int) -> tuple[tensor.Tensor, tensor.Tensor]:
-    """Random inputs, and classes for the scores (count, classes) of a network.
+    """Random inputs, and targets for the outputs (count, classes) of a network.
 
     Raises ValueError for a network of other inputs or outputs.
     """
@@ -118,8 +119,8 @@ def _random_batch(net: Model, count: int) -> tuple[tensor.Tensor, tensor.Tensor]
     scores = net(x)
     if not isinstance(scores, tensor.Tensor) or len(scores.shape) != 2:
         raise ValueError("the network is no classifier: call singa.advise(net, x, y) on data")
-    classes = random.integers(0, scores.shape[1], count).astype(np.int32)
-    return x, tensor.from_numpy(classes, like.device)
+    targets = task_of(net).drawn(random, count, scores.shape[1])
+    return x, tensor.from_numpy(targets, like.device)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -18,7 +18,7 @@ from ..training.curves import is_fraction
 from ..training.program import reporting_errors, say
 from .pages import page_template, write_page
 from .report import duration, setting, shown
-from .run_folder import ACCURACY, RunFolder, curves, read_run
+from .run_folder import ACCURACY, RunFolder, curves, is_result, read_run
 
 PROG = program_name("compare")
 
@@ -97,12 +97,12 @@ def _charts(runs: dict[str, RunFolder]) -> list[Any]:
 
 def _rank(field: str) -> tuple[bool, bool]:
     """What is of the test comes first, and what is neither loss nor accuracy last."""
-    return not (is_fraction(field) or "loss" in field), field.startswith("train")
+    return not is_result(field.replace(" ", "_")), field.startswith("train")
 
 
 def _figures(runs: dict[str, RunFolder]) -> Markup:
     fields = list(dict.fromkeys(name for run in runs.values() for name in run.last()))
-    fields = [name for name in fields if "loss" in name or is_fraction(name)]
+    fields = [name for name in fields if is_result(name)]
     rows = []
     for name, run in runs.items():
         last = run.last()

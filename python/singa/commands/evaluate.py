@@ -1,11 +1,13 @@
-"""How well a trained network classifies: the test pictures of its run, or others.
+"""How well a trained network answers: the test pictures of its run, or others.
 
     python -m singa evaluate runs/pets               the pictures that the run held out
     python -m singa evaluate runs/pets --data new    a folder for each class, or a CSV file
     python -m singa evaluate pets.singa --data new   a file of Model.save
 
 Prints the accuracy, the loss (cross-entropy), precision, recall and F1 of each class, and the
-commonest mistakes. Classes are recognised by their names.
+commonest mistakes. Classes are recognised by their names. Of a network with several labels: mean
+average precision, F1, and the share of pictures all of whose labels are right. Of one that predicts
+numbers: mean absolute error and R2, in the units of its training data.
 """
 
 from __future__ import annotations
@@ -31,7 +33,6 @@ from ..training.program import (
 from . import predictions
 
 PROG = program_name("evaluate")
-_MOST_CLASSES = 50  # in the table
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -65,8 +66,8 @@ def evaluate(args: argparse.Namespace) -> int:
     """Prints the figures; returns the exit status."""
     choose_device(args.device, args.threads)
     classifier = PictureClassifier.load(args.model)
-    outcome = predictions.classify(classifier, _pictures(args, classifier))
-    print(json.dumps(_figures(outcome)) if args.json else _text(outcome))
+    outcome = predictions.ask(classifier, _pictures(args, classifier))
+    print(json.dumps(outcome.figures()) if args.json else outcome.text())
     return 0
 
 
@@ -77,6 +78,7 @@ def _pictures(args: argparse.Namespace, classifier: PictureClassifier) -> Any:
                 args.data,
                 columns=args.columns and tuple(args.columns.split(",")),
                 classes=classifier.class_names,
+                task=classifier.task.kind,
                 channels=classifier.channels,
                 on_error="skip",
             )
@@ -90,45 +92,6 @@ def _pictures(args: argparse.Namespace, classifier: PictureClassifier) -> Any:
     # What it says of the data is no part of a JSON object.
     with contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext():
         return predictions.sets_of(settings).test
-
-
-def _figures(outcome: predictions.Outcome) -> dict[str, Any]:
-    """All figures as JSON values."""
-    names = ("class", "pictures", "precision", "recall", "f1")
-    return {
-        "pictures": len(outcome.labels),
-        "accuracy": outcome.accuracy(),
-        "loss": float(outcome.losses.mean()),
-        "classes": [dict(zip(names, row, strict=True)) for row in outcome.by_class()],
-        "mistakes": [
-            {"class": own, "predicted": other, "pictures": count}
-            for own, other, count in outcome.mistakes()
-        ],
-    }
-
-
-def _text(outcome: predictions.Outcome) -> str:
-    rows = [row for row in outcome.by_class() if row[1]]
-    shown = rows
-    if len(rows) > _MOST_CLASSES:
-        shown = sorted(rows, key=lambda row: row[4])[:_MOST_CLASSES]
-    width = max(len(row[0]) for row in rows)
-    lines = [
-        f"{len(outcome.labels)} pictures  accuracy {outcome.accuracy():.1%}  "
-        f"loss {outcome.losses.mean():.3f}",
-        "",
-        f"{'class':{width}}  pictures  precision  recall     F1",
-    ]
-    lines += [
-        f"{name:{width}}  {count:8}  {precision:9.1%}  {recall:6.1%}  {f1:5.3f}"
-        for name, count, precision, recall, f1 in shown
-    ]
-    if len(shown) < len(rows):
-        lines.append(f"({len(rows) - len(shown)} classes with a higher F1 are not shown)")
-    if mistakes := outcome.mistakes(5):
-        lines += ["", "commonest mistakes:"]
-        lines += [f"  {own} taken for {other}: {count}" for own, other, count in mistakes]
-    return "\n".join(lines)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -29,6 +29,7 @@ from ..training.program import (
     say,
     warnings_as_notes,
 )
+from ..training.task import task_of
 from . import predictions
 from .predict import files
 
@@ -43,9 +44,9 @@ def parse(command: str, argv: Sequence[str] | None = None) -> argparse.Namespace
         prog=program_name(command),
         description="Writes a trained network as an ONNX file"
         + (" with layers of int8" if quantizes else "")
-        + ". Names of classes and the transform of pictures are in its metadata, and, with the "
-        "size of pictures, in a JSON file beside it. `singa predict` and `singa serve` read the "
-        "ONNX file.",
+        + ". Names of classes, the task and the transform of pictures are in its metadata, and, "
+        "with the size of pictures, in a JSON file beside it. `singa predict` and `singa serve` "
+        "read the ONNX file.",
     )
     parser.add_argument("model", metavar="MODEL", help=_MODEL_HELP)
     if quantizes:
@@ -187,6 +188,7 @@ def _description(path: Path) -> dict[str, Any]:
         "outputs": values(net.output_names),
         "size": list(shape[2:]) if len(shape) == 4 else None,
         "class_names": net.class_names,
+        "task": task_of(net).described(),
         "transform": None if net.transform is None else describe_transform(net.transform),
     }
 

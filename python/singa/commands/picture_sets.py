@@ -7,7 +7,7 @@ import hashlib
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from ..data.pictures import SUFFIXES
 from ..data.transforms import Transform
 from ..training.program import say, warnings_as_notes
 from ..training.recipe import load_cifar10
+from ..training.task import TASKS, OneClass, Regression, SeveralLabels, Task
 from .picture_size import fitting_size, usual_side
 
 Statistics = tuple[Sequence[float], Sequence[float]]
@@ -39,7 +40,9 @@ EXPECTED = """\
   a folder with MNIST's files   MNIST or Fashion-MNIST, gzipped or not
   a folder of pictures          pets/cat/1.jpg, pets/dog/2.png, ...; or the same in pets/train and
                                 pets/val
-  a CSV file                    pets/labels.csv with lines such as 1.jpg,cat
+  a CSV file                    pets/labels.csv with lines such as 1.jpg,cat; with --multilabel
+                                1.jpg,cat|dog or a column of 0 and 1 for each label; with
+                                --regression 1.jpg,3.5 or several columns of numbers
 """
 
 
@@ -50,9 +53,10 @@ class PictureSets:
     kind      "generated", "cifar10", "cifar100", "mnist" or "pictures"
     train     for training, with augmentation `augment`
     test      for the test, prepared by `prepare`
-    classes   names of the classes
+    classes   names of the classes, labels or numbers
     channels  of the images
     size      side of what the network gets, in pixels
+    task      what an image has: see `training.task`
     """
 
     kind: str
@@ -63,6 +67,7 @@ class PictureSets:
     prepare: Transform
     channels: int
     size: int
+    task: Task = field(default_factory=OneClass)
 
     def for_prediction(self) -> Transform:
         """What prepares a picture of any size."""
@@ -175,11 +180,28 @@ def _digest(path: Path) -> bytes:
         return hashlib.file_digest(file, "sha256").digest()
 
 
-def _rare(train: data.ImageFolder) -> list[str]:
-    """Classes with less than a tenth of the pictures of the largest one, with their numbers."""
-    counts = np.bincount(train.labels, minlength=len(train.classes))
-    rare = np.flatnonzero(10 * counts < counts.max())
-    return [f"{train.classes[place]} {counts[place]} of {counts.max()}" for place in rare]
+def _describe(train: data.ImageFolder, asks_for_weights: bool) -> None:
+    """Says what the labels of the training pictures are."""
+    names = _shortened(train.classes)
+    if train.task == Regression.kind:
+        say(f"{len(train.classes)} numbers to predict: {names}")
+        for name, column in zip(train.classes, train.labels.astype(np.float64).T, strict=True):
+            say(
+                f"{name}: {column.min():.6g} to {column.max():.6g}, mean {column.mean():.6g}, "
+                f"standard deviation {column.std():.6g}"
+            )
+        return
+    if train.task == SeveralLabels.kind:
+        each = train.labels.sum(1)
+        say(f"{len(train.classes)} labels: {names}; a picture has {each.mean():.2g} on average")
+        counts, advice = train.labels.sum(0).astype(np.int64), ""
+    else:
+        say(f"{len(train.classes)} classes: {names}")
+        counts = np.bincount(train.labels, minlength=len(train.classes))
+        advice = "; --class-weights balanced weighs classes alike" if asks_for_weights else ""
+    rare = np.flatnonzero(10 * counts < counts.max())  # less than a tenth of the largest one
+    if few := [f"{train.classes[place]} {counts[place]} of {counts.max()}" for place in rare]:
+        say(f"few pictures for the training: {some(few)}{advice}")
 
 
 def _has_pictures(root: Path) -> bool:
@@ -216,12 +238,20 @@ def choose_size(args: argparse.Namespace) -> None:
     parts = parts_of(root) if root.is_dir() else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # `load` warns
-        listed = data.ImageFolder(root if parts is None else parts[0], columns=_columns(args))
+        place = root if parts is None else parts[0]
+        listed = data.ImageFolder(place, columns=_columns(args), task=task_name(args))
     args.size = args.settings["size"] = fitting_size(args.architecture, usual_side(listed.paths))
 
 
 def _columns(args: argparse.Namespace) -> Any:
     return args.columns and tuple(args.columns.split(","))
+
+
+def task_name(args: argparse.Namespace) -> str:
+    """What `data.ImageFolder` calls the task that the options ask for."""
+    if args.multilabel:
+        return SeveralLabels.kind
+    return Regression.kind if args.regression else OneClass.kind
 
 
 def _load_arrays(kind: str, args: argparse.Namespace) -> PictureSets:
@@ -251,6 +281,7 @@ def _load_pictures(args: argparse.Namespace, statistics: Statistics | None) -> P
     # The cache and the check of all files are worth it only with the sizes that are needed.
     common: dict[str, Any] = {"on_error": "skip", "cache": args.cache}
     common["shorter_side"] = round(args.size / 0.875 * 1.5)
+    common["task"] = task_name(args)
     root = Path(args.data)
     parts = parts_of(root) if root.is_dir() else None
     with warnings_as_notes():
@@ -274,17 +305,15 @@ def _load_pictures(args: argparse.Namespace, statistics: Statistics | None) -> P
                 stacklevel=1,
             )
     train.name = root.stem if root.is_file() else root.resolve().name
-    if len(train.classes) < 2:
+    if len(train.classes) < 2 and train.task == OneClass.kind:
         raise ValueError(
             f"{root} has one class, {train.classes[0]}: expected a folder for each class"
         )
     for name, part in (("training", train), ("test", test)):
         if not len(part):
             raise ValueError(f"no picture is left for the {name}")
-    say(f"{len(train.classes)} classes: {_shortened(train.classes)}")
-    if rare := _rare(train):
-        advice = "" if args.class_weights else "; --class-weights balanced weighs classes alike"
-        say(f"few pictures for the training: {some(rare)}{advice}")
+    _describe(train, not args.class_weights)
+    task = TASKS[train.task].of(train.classes, train.labels)
     statistics = statistics or (data.IMAGENET_MEAN, data.IMAGENET_STD)
     # Of pictures that are no larger nothing is cut off.
     is_whole = usual_side(train.paths) <= args.size
@@ -294,7 +323,7 @@ def _load_pictures(args: argparse.Namespace, statistics: Statistics | None) -> P
         augment = data.training_transform(
             args.size, *statistics, args.augment, *([_WHOLE] if is_whole else [])
         )
-    return PictureSets("pictures", train, test, train.classes, augment, prepare, 3, args.size)
+    return PictureSets("pictures", train, test, train.classes, augment, prepare, 3, args.size, task)
 
 
 def _shortened(names: tuple[str, ...], most: int = 10) -> str:

@@ -1,4 +1,4 @@
-"""Classifies pictures with a network that `python -m singa train` has trained."""
+"""Asks a network that `python -m singa train` has trained for pictures."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from ..training.program import (
     reporting_errors,
     warnings_as_notes,
 )
+from ..training.task import Task
 
 PROG = program_name("predict")
 _BATCH = 32
@@ -29,7 +30,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """The arguments."""
     parser = argparse.ArgumentParser(
         prog=PROG,
-        description="Prints the most probable classes of pictures, with their probabilities. "
+        description="Prints the most probable classes of pictures, with their probabilities; of a "
+        "network of `singa train --multilabel` the labels, of one of --regression the numbers. "
         "Pictures that cannot be read are named, and the exit status is 1.",
     )
     parser.add_argument(
@@ -44,9 +46,14 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--top",
         type=at_least(1, int),
-        default=3,
         metavar="N",
-        help="classes for each picture [%(default)s]",
+        help="classes for each picture [3]; labels at most [all]",
+    )
+    parser.add_argument(
+        "--threshold",
+        type=at_least(0, float),
+        metavar="X",
+        help="labels with a larger probability are printed [0.5]",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object for each picture")
     add_device_arguments(parser)
@@ -70,6 +77,12 @@ def predict(args: argparse.Namespace) -> int:
     """Prints predictions; returns the exit status."""
     choose_device(args.device, args.threads)
     classifier = PictureClassifier.load(args.model)
+    key = classifier.task.key
+    if args.threshold is not None and key != "labels":
+        raise ValueError(f"--threshold is for labels, and the network of {args.model} has {key}")
+    if args.top is not None and key == "numbers":
+        raise ValueError(f"--top is for classes, and the network of {args.model} has numbers")
+    top = 3 if args.top is None and key == "classes" else args.top
     with warnings_as_notes():
         names = list(files(args.images))
     width = max(len(name) for name in names)
@@ -83,17 +96,17 @@ def predict(args: argparse.Namespace) -> int:
             except (BrokenPictureError, FileNotFoundError) as error:
                 print(f"{PROG}: {error}", file=sys.stderr, flush=True)
                 status = 1
-        for name, prediction in zip(read, classifier.predict(pictures, args.top), strict=True):
-            print(_line(name, prediction, width, args.json), flush=True)
+        found = classifier.predict(pictures, top, args.threshold)
+        for name, prediction in zip(read, found, strict=True):
+            print(_line(name, prediction, width, classifier.task, args.json), flush=True)
     return status
 
 
-def _line(name: str, prediction: Prediction, width: int, as_json: bool) -> str:
+def _line(name: str, prediction: Prediction, width: int, task: Task, as_json: bool) -> str:
     if as_json:
-        rounded = {label: round(probability, 6) for label, probability in prediction}
-        return json.dumps({"file": name, "classes": rounded}, ensure_ascii=False)
-    figures = "  ".join(f"{label} {probability:.1%}" for label, probability in prediction)
-    return f"{name:{width}}  {figures}"
+        return json.dumps({"file": name, task.key: task.rounded(prediction)}, ensure_ascii=False)
+    figures = "  ".join(f"{label} {task.shown(value)}" for label, value in prediction)
+    return f"{name:{width}}  {figures or 'no label'}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

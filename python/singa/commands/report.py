@@ -37,8 +37,9 @@ from ..training.program import (
 )
 from . import predictions
 from . import step_costs as steps
+from .outcomes import Outcome
 from .pages import page_template, percent, write_page
-from .run_folder import ACCURACY, RunFolder, curves, read_run
+from .run_folder import ACCURACY, RunFolder, curves, is_result, read_run
 
 PROG = program_name("report")
 #: Most classes of which a confusion matrix is shown.
@@ -101,9 +102,7 @@ def _unless_missing(run: RunFolder, what: str, make: Callable[[], _Result]) -> _
         return None
 
 
-def _outcome(
-    run: RunFolder, classifier: PictureClassifier, place: str | None
-) -> predictions.Outcome:
+def _outcome(run: RunFolder, classifier: PictureClassifier, place: str | None) -> Outcome:
     settings = run.settings if place is None else {**run.settings, "data": place}
     if not run.settings:
         raise ValueError("the settings of the run do not say which data it was tested on")
@@ -111,10 +110,10 @@ def _outcome(
         pictures = predictions.sets_of(settings).test
     if tuple(pictures.classes) != classifier.class_names:
         raise ValueError(
-            f"the data have the classes {', '.join(pictures.classes):.200}, and the network "
-            f"{', '.join(classifier.class_names):.200}"
+            f"the data have the {classifier.task.key} {', '.join(pictures.classes):.200}, and the "
+            f"network {', '.join(classifier.class_names):.200}"
         )
-    return predictions.classify(classifier, pictures)
+    return predictions.ask(classifier, pictures)
 
 
 def _costs(run: RunFolder, classifier: PictureClassifier, batch: int | None) -> steps.StepCosts:
@@ -131,7 +130,7 @@ def _costs(run: RunFolder, classifier: PictureClassifier, batch: int | None) -> 
 def _contents(
     args: argparse.Namespace,
     run: RunFolder,
-    outcome: predictions.Outcome | None,
+    outcome: Outcome | None,
     costs: steps.StepCosts | None,
 ) -> dict[str, Any]:
     x, panels = curves(run.records)
@@ -164,8 +163,9 @@ def _count(number: int, name: str) -> str:
 
 def _figures(run: RunFolder) -> list[tuple[str, str]]:
     last = run.last()
-    figures = [(name.replace("_", " "), shown(name, last[name])) for name in last if "loss" in name]
-    figures += [(n.replace("_", " "), shown(n, last[n])) for n in last if is_fraction(n)]
+    names = [name for name in last if is_result(name)]
+    names.sort(key=lambda name: "loss" not in name)
+    figures = [(name.replace("_", " "), shown(name, last[name])) for name in names]
     seconds = [r["seconds"] for r in run.records if isinstance(r.get("seconds"), int | float)]
     if seconds:
         figures.append(("time of all epochs", duration(sum(seconds))))
@@ -207,51 +207,41 @@ def setting(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def _class_parts(run: RunFolder, outcome: predictions.Outcome | None) -> dict[str, Any]:
+def _class_parts(run: RunFolder, outcome: Outcome | None) -> dict[str, Any]:
     if outcome is None:
         return {"outcome": None}
-    logged = run.last().get("test_top1")
+    field, here, rounding = outcome.logged()
+    logged = run.last().get(field)
     agreement = ""
     if logged is not None:
-        same = abs(logged - outcome.accuracy()) < 0.5 / len(outcome.labels)
+        same = abs(logged - here) < rounding
         agreement = (
             "The log says the same."
             if same
             else (
-                f"The log of the last epoch says {percent(logged)}: the network was saved after "
-                "another epoch, or the data have changed since."
+                f"The log of the last epoch says {shown(field, logged)}: the network was saved "
+                "after another epoch, or the data have changed since."
             )
         )
-    matrix = outcome.confusion()
-    confusion = []
-    for i, name in enumerate(outcome.classes):
-        together = max(int(matrix[i].sum()), 1)
-        row = [(int(n), int(n) / together, i == j) for j, n in enumerate(matrix[i])]
-        confusion.append((name, row))
+    matrix = outcome.matrix()
     mistakes = [(a, b, str(n)) for a, b, n in outcome.mistakes()]
-    heads = ["class", "images", "precision", "recall", "F1"]
-    by_class = [
-        (name, f"{count:,}", *map(percent, rest)) for name, count, *rest in outcome.by_class()
-    ]
     return {
         "outcome": outcome,
         "agreement": agreement,
-        "confusion": confusion if len(confusion) <= _MATRIX else [],
+        "confusion": matrix if len(matrix) <= _MATRIX else [],
         "mistakes": table(["image of", "called", "times"], mistakes, numbers=[2])
         if mistakes
         else "",
-        "by_class": table(heads, by_class, numbers=range(1, 5)),
+        "by_class": table(outcome.heads, outcome.cells(), numbers=range(1, len(outcome.heads))),
         "galleries": _unless_missing(run, "pictures", lambda: _galleries(outcome)) or [],
     }
 
 
-def _galleries(outcome: predictions.Outcome) -> list[tuple[str, str, Any]]:
+def _galleries(outcome: Outcome) -> list[tuple[str, str, Any]]:
     """(title, sentence, pictures) of the worst and the best ones."""
-    worst = "The images whose own class got the smallest probability. Wrong labels are here."
-    best = "The images whose own class got the largest probability."
     return [
-        ("Worst", worst, [outcome.shown(number) for number in outcome.worst()]),
-        ("Best", best, [outcome.shown(number) for number in outcome.best()]),
+        ("Worst", outcome.worst_are, [outcome.shown(number) for number in outcome.worst()]),
+        ("Best", outcome.best_are, [outcome.shown(number) for number in outcome.best()]),
     ]
 
 

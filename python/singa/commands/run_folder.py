@@ -15,7 +15,7 @@ from ..drawing.chart import Curve
 from ..files.atomic import atomic_write
 from ..report.diagnostics import doctor
 from ..training import checkpoint, read_log
-from ..training.curves import PLACES, is_number, panels
+from ..training.curves import PLACES, is_fraction, is_number, panels
 from ..training.log import Record
 
 #: The title of the curves whose values are fractions of 1.
@@ -70,7 +70,10 @@ class RunFolder:
         return {name: value for name, value in last if is_number(value) and math.isfinite(value)}
 
 
-_OF_PICTURES = ("size", "split", "augment", "columns", "class_weights", "weights")
+_OF_PICTURES = (
+    *("size", "split", "augment", "columns", "class_weights", "weights", "multilabel"),
+    "regression",
+)
 
 
 def read_run(path: Path) -> RunFolder:
@@ -136,6 +139,11 @@ def curves(records: Iterable[Mapping[str, Any]]) -> tuple[str, dict[str, dict[st
         for name, fields in found.items()
     }
     return x, {title: titled[title] for title in sorted(titled, key=_rank)}
+
+
+def is_result(name: str) -> bool:
+    """Whether a field of a log is a loss or a metric."""
+    return "loss" in name or is_fraction(name) or name.startswith(("train_", "test_"))
 
 
 def _rank(title: str) -> int:

@@ -102,7 +102,7 @@ def serve(args: argparse.Namespace) -> int:
     classifier = PictureClassifier.load(args.model)
     blank = np.zeros((classifier.channels, 64, 64), np.uint8)
     for count in (1, args.batch):  # plans are made, and errors are found, before the first request
-        classifier.probabilities([blank] * count)
+        classifier.values([blank] * count)
     limits = Limits(int(args.max_mb * (1 << 20)), args.waiting, args.connections, args.timeout)
     waiting = args.waiting * args.batch
     with StopSignals() as stop:

@@ -11,6 +11,7 @@ from ..data import Compose, Normalize
 from ..model import Model
 from ..training.picture_classifier import PictureClassifier
 from ..training.pretrained import load_pretrained
+from ..training.task import OneClass, Task, task_of
 
 
 @dataclass
@@ -29,14 +30,16 @@ class Start:
     side: int
     statistics: tuple[Sequence[float], Sequence[float]]
 
-    def for_classes(self, classes: Sequence[str], label_smoothing: float) -> str:
-        """Gives the network a new last layer for these classes, unless it has them already. Returns
-        what was done."""
-        said = "with its last layer, since the classes are the same"
-        if self.classes != tuple(classes):
+    def for_classes(self, classes: Sequence[str], label_smoothing: float, task: Task) -> str:
+        """Gives the network a new last layer for these classes, labels or numbers, unless it has
+        them already. Returns what was done. Numbers keep the scale of the network that has them."""
+        said = f"with its last layer, since the {task.key} are the same"
+        if (self.classes, task_of(self.net).kind) != (tuple(classes), task.kind):
             self.net.replace_head(len(classes))
-            said = f"with a new last layer for {len(classes)} classes"
+            said = f"with a new last layer for {len(classes)} {task.key}"
         net: Any = self.net
+        if task.kind != OneClass.kind:
+            return said  # the task has the loss
         if hasattr(net, "label_smoothing"):
             net.label_smoothing = label_smoothing
         elif label_smoothing or getattr(net, "loss", None) is None:

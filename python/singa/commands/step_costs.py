@@ -13,6 +13,7 @@ from ..graph.memory_plan import MemoryPlan
 from ..model import Model
 from ..report import network
 from ..report.profiling import Record, profile, typical
+from ..training.task import task_of
 
 _RECORDED_AFTER = 3  # steps
 #: Share of a step below which reorders are not worth a thought.
@@ -73,12 +74,12 @@ def step_costs(net: Model, shape: tuple[int, ...], classes: int, dtype: str) -> 
     values, running statistics do not.
 
     Raises NotImplementedError, RuntimeError, TypeError or ValueError if the model has no training
-    step `net(images, class numbers)`, or none that is recorded.
+    step `net(images, targets)`, or none that is recorded.
     """
     random = np.random.default_rng(0)
     dev = device.get_default_device()
     images = tensor.from_numpy(random.standard_normal(shape, dtype=np.float32), dev)
-    labels = tensor.from_numpy(random.integers(0, classes, shape[0]).astype(np.int32), dev)
+    labels = tensor.from_numpy(task_of(net).drawn(random, shape[0], classes), dev)
     net.set_optimizer(opt.SGD(lr=0.0, momentum=0.9))
     net.compile([images], is_train=True, use_graph=True, dtype=dtype)
     step: Any = lambda: net(images, labels)  # noqa: E731

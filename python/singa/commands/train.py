@@ -1,8 +1,10 @@
-"""Trains a network to classify images: one's own pictures, CIFAR, MNIST, or generated ones.
+"""Trains a network on images: one's own pictures, CIFAR, MNIST, or generated ones.
 
     python -m singa train --data pets               a folder of pictures: pets/cat/1.jpg, ...
     python -m singa train --data pets --model mobilenet_v2    a network for larger pictures
     python -m singa train --data pets --weights runs/dogs     starts from trained weights
+    python -m singa train --data beach.csv --multilabel       several labels for each picture
+    python -m singa train --data faces.csv --regression       a number for each picture
     python -m singa train --quick                   a short run on generated images
     python -m singa train --data cifar-10 --download          downloads CIFAR-10 first
     python -m singa train --out runs/pets --resume  continues after Ctrl-C or a crash
@@ -13,6 +15,13 @@
 
 EXPECTED
 A fifth of a folder's pictures is held out for the test. Broken files are named and left out.
+
+With --multilabel the loss is binary cross-entropy. Each epoch prints the mean average precision
+over the labels (map), the F1 score of all labels together (f1), and the share of pictures all of
+whose labels are right (exact). With --regression numbers are predicted in standard deviations from
+the mean of the training pictures, which the model keeps, by the mean squared error; each epoch
+prints the mean absolute error in the units of the file (mae), and r2. Flipped and cropped pictures
+must have the same numbers, or --no-augment is needed.
 
 The output folder (--out) gets these files:
 
@@ -45,7 +54,7 @@ import numpy as np
 
 import singa
 
-from .. import autograd, device, distributed, metric, models
+from .. import autograd, device, distributed, models
 from ..launcher.interpreter import program_name
 from ..model import Model
 from ..tensor import Tensor, from_numpy
@@ -68,6 +77,7 @@ from ..training.recipe import (
     make_optimizer,
     set_recipe_defaults,
 )
+from ..training.task import set_task
 from . import decoding, picture_sets
 from .run_folder import note_environment
 from .start_weights import load_start
@@ -75,8 +85,10 @@ from .start_weights import load_start
 PROG = program_name("train")
 SETTINGS = (
     *("model", "data", "images", *RECIPE, "size", "split", "augment", "columns"),
-    *("class_weights", "weights"),
+    *("class_weights", "weights", "multilabel", "regression"),
 )
+#: Options for folders of pictures.
+OF_PICTURES = ("size", "split", "augment", *SETTINGS[-5:], "cache")
 #: Networks for pictures.
 LARGE = tuple(name for name in models.names() if name not in ("gpt_small", "unet"))
 
@@ -115,7 +127,14 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         batch_size="128; pictures: 32",
         lr="0.1; pictures: 0.025, with --weights 0.01",
     )
-    pictures = parser.add_argument_group("a folder of pictures (a resumed run keeps the first 6)")
+    pictures = parser.add_argument_group("a folder of pictures (a resumed run keeps the first 8)")
+    tasks = pictures.add_mutually_exclusive_group()
+    tasks.add_argument(
+        "--multilabel", action="store_true", help="the CSV file has several labels for a picture"
+    )
+    tasks.add_argument(
+        "--regression", action="store_true", help="the CSV file has numbers, which are predicted"
+    )
     pictures.add_argument(
         "--weights",
         metavar="PATH",
@@ -141,7 +160,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     pictures.add_argument(
         "--columns",
         metavar="FILE,LABEL",
-        help="columns of the CSV file with files and classes, if it has others [by usual names]",
+        help="columns of the CSV file with files and classes, if it has others [by usual names]; "
+        "with --multilabel and --regression there may be several of labels or numbers",
     )
     pictures.add_argument(
         "--class-weights",
@@ -227,6 +247,10 @@ def _check_model(parser: argparse.ArgumentParser, args: argparse.Namespace) -> N
     kind = "generated"
     with contextlib.suppress(OSError, ValueError):
         kind = picture_sets.kind_of(args.data, args.download)
+    task = picture_sets.task_name(args)
+    for name in ("class_weights", "label_smoothing"):
+        if task != "classes" and getattr(args, name):
+            parser.error(f"--{name.replace('_', '-')} is for classes, not for --{task}")
     known = LARGE if kind == "pictures" else tuple(SMALL_NETWORKS)
     if args.weights and kind == "pictures":  # they say which network it is
         args.architecture = args.model
@@ -238,7 +262,7 @@ def _check_model(parser: argparse.ArgumentParser, args: argparse.Namespace) -> N
     args.architecture = args.model if kind == "pictures" else SMALL_NETWORKS[args.model]
     if kind == "pictures":
         return
-    for name in ("size", "split", "augment", "cache", "columns", "class_weights", "weights"):
+    for name in OF_PICTURES:
         if getattr(args, name) != parser.get_default(name):
             parser.error(f"--{name.replace('_', '-')} is for a folder of pictures")
 
@@ -261,8 +285,11 @@ def train(args: argparse.Namespace) -> int:
         )
     else:
         net = start.net
-        say(f"starts from {args.weights} {start.for_classes(sets.classes, args.label_smoothing)}")
+        done = start.for_classes(sets.classes, args.label_smoothing, sets.task)
+        say(f"starts from {args.weights} {done}")
     net.class_names = list(sets.classes)
+    if net.task is None and sets.task.kind != "classes":
+        set_task(net, sets.task)
     net.set_optimizer(make_optimizer(args, len(loader)))
     if args.class_weights:
         vars(net)["loss"] = _balanced_loss(sets, args.label_smoothing)
@@ -272,12 +299,9 @@ def train(args: argparse.Namespace) -> int:
     def save_model() -> None:
         distributed.on_main(lambda: classifier.save(args.out / FILE_NAME), "save_model")
 
-    metrics: dict[str, Any] = {"top1": metric.count_top_k}
-    if classes > 5:
-        metrics["top5"] = metric.Accuracy(5)
     trainer = Trainer(
         net,
-        metrics=metrics,
+        metrics=classifier.task.metrics(classes),
         callbacks=[
             _FilesOfRun(args.out, save_model),
             _MoreEpochs(args, len(loader)),

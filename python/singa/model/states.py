@@ -29,6 +29,9 @@ class Savable:
     #: Names of the classes, in the order of the outputs. Checkpoints keep them. Loading one sets
     #: them where they are None.
     class_names: Sequence[str] | None = None
+    #: What the outputs mean, of `singa.training.task`: None for a class, several labels, or
+    #: numbers. `save` keeps it; `training.task.set_task` sets it with its loss.
+    task: Any = None
     #: Patterns of names in PyTorch's state dict that load_torch ignores.
     torch_ignore: tuple[str, ...] = ("*.num_batches_tracked",)
 
@@ -36,11 +39,11 @@ class Savable:
         """Saves the whole network to a file, from which `singa.load` makes it again.
 
         The file has the weights, how to make the network, the shapes of its inputs, `class_names`,
-        `transform` and singa's version. Networks of `models.create` and `models.Sequential` with
-        layers of singa are described by names and arguments, those of `singa.from_torch` by their
-        graphs. Any other network is saved as its ONNX graph, which predicts and trains, but has no
-        layers; this needs the package onnx. A warning says so where a network of the first kind has
-        been changed, and names the layer.
+        `transform`, `task` and singa's version. Networks of `models.create` and
+        `models.Sequential` with layers of singa are described by names and arguments, those of
+        `singa.from_torch` by their graphs. Any other network is saved as its ONNX graph, which
+        predicts and trains, but has no layers; this needs the package onnx. A warning says so where
+        a network of the first kind has been changed, and names the layer.
 
         The write is atomic: a failure leaves the old file. Raises RuntimeError before compile(),
         ValueError that names the operator and its layer for a network that has no ONNX graph, and
@@ -56,7 +59,7 @@ class Savable:
         of_above("save")(self, path)
 
     def _texts_of_use(self) -> dict[str, str]:
-        """`class_names` and `transform` as the texts that the metadata of an ONNX file have."""
+        """`class_names`, `transform` and `task` as the texts that an ONNX file's metadata have."""
         return of_above("_texts_of_use")(self)
 
     def _take_use(self, texts: Mapping[str, str]) -> None:
@@ -187,9 +190,9 @@ class Savable:
             net.freeze()
             net.replace_head(37)  # trains
 
-        Returns the paths of its parameters. `class_names` become None. Raises RuntimeError before
-        compile(), and ValueError if the outputs come from another kind of layer, or the weight has
-        a second use.
+        Returns the paths of its parameters. `class_names` and `task` become None. Raises
+        RuntimeError before compile(), and ValueError if the outputs come from another kind of
+        layer, or the weight has a second use.
 
         >>> net = models.create("lenet")
         >>> net.compile([tensor.zeros((1, 1, 28, 28))])
@@ -200,6 +203,9 @@ class Savable:
         with autograd.no_grad():
             paths = replace_head(self, num_outputs, lambda: self._infer(*inputs))
         self.class_names = None
+        if self.task is not None:
+            self.task = None
+            vars(self).pop("loss", None)  # that of the task
         return paths
 
     def _compiled_states(self: Any, function: str) -> dict[str, Tensor]:

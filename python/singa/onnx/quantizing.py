@@ -105,7 +105,7 @@ def quantize(
         named = ", ".join(f"{name} ({change:.2g})" for name, change in left.items())
         warnings.warn(f"[quantize] layers that lose accuracy stay in float: {named}", stacklevel=3)
     net = QuantizedModel(read_graph(result), device, left, total)
-    net.class_names, net.transform = model.class_names, model.transform
+    net.class_names, net.transform, net.task = model.class_names, model.transform, model.task
     if path is not None:
         write_model(result, path)
     return net

@@ -75,14 +75,15 @@ class Batches:
     def probabilities(
         self, picture: NDArray[np.uint8], timeout_s: float | None = None
     ) -> dict[str, float]:
-        """Probabilities of all classes for a decoded picture uint8 (C, H, W); see `predict`."""
+        """What `predict` says of one decoded picture uint8 (C, H, W)."""
         return self.predict([picture], timeout_s)[0]
 
     def predict(
         self, pictures: Sequence[NDArray[np.uint8]], timeout_s: float | None = None
     ) -> list[dict[str, float]]:
-        """Probabilities of all classes for each decoded picture uint8 (C, H, W). The transform runs
-        in the caller's thread, which then waits for the answers.
+        """Probabilities of all classes or labels for each decoded picture uint8 (C, H, W); of a
+        network of numbers, these. The transform runs in the caller's thread, which then waits for
+        the answers.
 
         timeout_s  for how long at most, in seconds (default: as long as it takes)
 
@@ -158,7 +159,7 @@ class Batches:
             return
         try:
             inputs = np.concatenate([prepared for prepared, _ in batch])
-            rows = self.classifier.probabilities_of_inputs(inputs).tolist()
+            rows = self.classifier.values_of_inputs(inputs).tolist()
             self.counters.batch(len(batch))
             for (_, answer), row in zip(batch, rows, strict=True):
                 answer.set_result(row)

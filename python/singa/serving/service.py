@@ -15,6 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import numpy as np
+
 from ..data.pictures import BrokenPictureError
 from ..raw.process import get_num_threads
 from .batches import Batches, BusyError
@@ -24,8 +26,6 @@ from .uploads import UploadError, pictures_in
 #: not get the answer if the connection were closed at once.
 _LINGER_S = 2.0
 _JSON, _PROMETHEUS = "application/json", "text/plain; version=0.0.4; charset=utf-8"
-#: Classes in an answer, unless the request says ?top=N.
-_TOP = 5
 
 
 @dataclass(frozen=True)
@@ -144,10 +144,7 @@ class _Handler(BaseHTTPRequestHandler):
         path, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)
         if path not in ("/", "/predict"):
             raise _RefusedError(404, f"there is no {path}: POST /predict")
-        asked = query.pop("top", [str(_TOP)])[-1]
-        top = int(asked[:9]) if asked.isdecimal() else 0
-        if query or top < 1:
-            raise _RefusedError(400, "the only option is ?top=N, with N of 1 or more")
+        top, threshold = self._options(query)
         body = self._body()
         end = time.monotonic() + self.server.limits.timeout_s
         name = ""
@@ -174,10 +171,37 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.say(f"{type(error).__name__}: {error}")
             why = f"the network failed with {type(error).__name__}; the log has the message"
             raise _RefusedError(500, why) from error
+        classifier = self.server.batches.classifier
+        names, task = classifier.class_names, classifier.task
+        rows = [np.array([values[name] for name in names]) for values in found]
         return [
-            {"file": each, "classes": _best(classes, top)}
-            for (each, _), classes in zip(files, found, strict=True)
+            {"file": each, task.key: task.rounded(task.answer(names, row, top, threshold))}
+            for (each, _), row in zip(files, rows, strict=True)
         ]
+
+    def _options(self, query: dict[str, list[str]]) -> tuple[int | None, float | None]:
+        """The options ?top=N and ?threshold=X that the network's task has; None by default."""
+        key = self.server.batches.classifier.task.key
+        known = {"classes": ["top"], "labels": ["top", "threshold"], "numbers": []}[key]
+        top = threshold = None
+        try:
+            if query.keys() - set(known):
+                raise ValueError
+            if "top" in query:
+                asked = query["top"][-1]
+                top = int(asked[:9]) if asked.isdecimal() else 0
+            if "threshold" in query:
+                threshold = float(query["threshold"][-1])
+            if (top is not None and top < 1) or not 0 <= (threshold or 0) <= 1:
+                raise ValueError
+        except ValueError:
+            options = {"top": "?top=N, with N of 1 or more", "threshold": "?threshold=X, 0 to 1"}
+            what = " and ".join(options[each] for each in known)
+            are = "options are" if len(known) > 1 else "only option is"
+            raise _RefusedError(
+                400, f"the {are} {what}" if known else "there are no options"
+            ) from None
+        return top, threshold
 
     def _length(self) -> int:
         """The length of the body."""
@@ -233,11 +257,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
-
-
-def _best(classes: dict[str, float], top: int) -> dict[str, float]:
-    best = sorted(classes.items(), key=lambda item: -item[1])[:top]
-    return {name: round(probability, 6) for name, probability in best}
 
 
 class Service(ThreadingHTTPServer):
@@ -325,10 +344,11 @@ class Service(ThreadingHTTPServer):
         """What GET / says."""
         classifier = self.batches.classifier
         return {
-            "classes": list(classifier.class_names),
+            classifier.task.key: list(classifier.class_names),
+            "task": classifier.task.kind,
             "channels": classifier.channels,
             "limits": {**asdict(self.limits), "pictures": self.batches.most},
-            "ask": "curl -F image=@picture.jpg .../predict?top=3",
+            "ask": "curl -F image=@picture.jpg .../predict",
         }
 
     def say(self, text: str) -> None:

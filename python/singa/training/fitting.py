@@ -19,9 +19,11 @@ from ..data import (
     Normalize,
 )
 from ..device import get_default_device
+from ..models.common import Classifier
 from ..tensor import Tensor
 from .callbacks import Record
 from .program import say
+from .task import TASKS, set_task, task_of
 from .trainer import Trainer
 
 if TYPE_CHECKING:
@@ -43,8 +45,9 @@ def fit(
     **options: Any,
 ) -> list[Record]:
     """See `Model.fit`."""
-    if (said := _normalize(model, x)) and options.get("verbose", True):
-        say(said)
+    for said in (_normalize(model, x), _take_task(model, x, options)):
+        if said and options.get("verbose", True):
+            say(said)
     loader = as_loader(model, x, y, batch_size, shuffle, seed)
     is_ours = loader is not x
     if is_ours:
@@ -122,6 +125,22 @@ def _normalize(model: Model, x: Any) -> str:
             mean, std = ((sum(each) / 3,) for each in (mean, std))
     model.transform = Normalize(mean, std)
     return f"{x.name}: pictures are normalised by {what} mean and spread, which the model keeps"
+
+
+def _take_task(model: Model, x: Any, options: dict[str, Any]) -> str:
+    """Gives a network of `models.create`, unless it has a loss of the caller, the task of the
+    pictures x; returns a sentence on it, or "". Raises ValueError for one with another task."""
+    if not isinstance(x, ImageFolder) or options.get("loss") is not None:
+        return ""
+    own = task_of(model).kind
+    if x.task == own:
+        return ""
+    if model.task is not None:
+        raise ValueError(f"[fit] the model's task is {own!r}, and that of {x.name} {x.task!r}")
+    if not isinstance(model, Classifier) or "loss" in vars(model):
+        return ""
+    set_task(model, TASKS[x.task].of(x.classes, x.labels))
+    return f"{x.name}: the model gets the task {x.task!r} with its loss (docs/data.md)"
 
 
 def _is_array_of_others(x: Any) -> bool:

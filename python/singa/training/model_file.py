@@ -40,15 +40,17 @@ from ..models.description import (
     describe_layer,
 )
 from ..tensor import Tensor
+from .task import build_task, set_task
 
 #: Name of the file in the folder of a run.
 FILE_NAME = "model.safetensors"
 
-_FORMAT, _VERSION = "singa model", 1
+#: Files with a task have version 2, since earlier versions of singa would take it for classes.
+_FORMAT, _VERSION, _TASK_VERSION = "singa model", 1, 2
 #: Before there was a file for any network.
 _CLASSIFIER, _CLASSIFIER_VERSION = "singa picture classifier", 1
 #: Keys in the metadata of an ONNX file.
-_NAMES_KEY, _TRANSFORM_KEY = "singa.class_names", "singa.transform"
+_NAMES_KEY, _TRANSFORM_KEY, _TASK_KEY = "singa.class_names", "singa.transform", "singa.task"
 #: The tensor with the bytes of an ONNX model.
 _ONNX = "onnx"
 #: Largest number in a transform, and largest length of an axis and number of elements of an input.
@@ -85,6 +87,8 @@ def write(
         "class_names": names,
         "transform": described,
     }
+    if net.task is not None:
+        metadata |= {"version": _TASK_VERSION, "task": net.task.described()}
     save_safetensors(path, arrays, metadata)
 
 
@@ -94,7 +98,8 @@ def _parts(net: Model, inputs: list[Any]) -> tuple[dict[str, Any], Arrays]:
 
     if isinstance(net, TorchModel):
         network, arrays = saved.describe(net)
-        return network | {"loss": _described_loss(net.loss)}, arrays
+        loss = None if net.task is not None else _described_loss(net.loss)  # the task has it
+        return network | {"loss": loss}, arrays
     try:
         network = describe(net)
         _check_empty_batch(net, inputs)
@@ -169,11 +174,11 @@ def load(path: str | os.PathLike[str], device: Any = None) -> Model:
             whose name ends in .onnx
     device  where it computes (default: the default device)
 
-    The network is compiled, for batches of any length, and in inference mode. `class_names` and
-    `transform` are what they were; `training.picture_classifier.PictureClassifier(net)` predicts
-    from pictures by them. A network of `models.create`, `models.Sequential` or `from_torch` is one
-    again, also without PyTorch; any other one is a `singa.onnx.ImportedModel`, which needs the
-    package onnx. All of them can be trained.
+    The network is compiled, for batches of any length, and in inference mode. `class_names`,
+    `transform` and `task` are what they were; `training.picture_classifier.PictureClassifier(net)`
+    predicts from pictures by them. A network of `models.create`, `models.Sequential` or
+    `from_torch` is one again, also without PyTorch; any other one is a `singa.onnx.ImportedModel`,
+    which needs the package onnx. All of them can be trained.
 
     Nothing in the file is executed, and its size bounds the memory. Raises FileNotFoundError if
     there is no such file, ValueError if it is damaged, or holds no network.
@@ -200,10 +205,11 @@ def load(path: str | os.PathLike[str], device: Any = None) -> Model:
             f"[load] {file} has arrays, but not how to use them: it is not of Model.save or "
             "`python -m singa train`"
         )
-    if kind not in ((_FORMAT, _VERSION), (_CLASSIFIER, _CLASSIFIER_VERSION)):
+    known = (_FORMAT, _VERSION), (_FORMAT, _TASK_VERSION), (_CLASSIFIER, _CLASSIFIER_VERSION)
+    if kind not in known:
         raise ValueError(
             f"[load] {file} has version {kind[1]!r} of the format, and singa {__version__} reads "
-            f"version {_VERSION}"
+            f"versions {_VERSION} and {_TASK_VERSION}"
         )
     device = device_module.get_default_device() if device is None else device
     try:
@@ -241,17 +247,19 @@ def _loaded(metadata: Mapping[str, Any], arrays: Arrays, device: Any) -> Model:
             net.compile(inputs, is_train=False)
         net.set_states(arrays, strict=True)
     net._inputs = [_like(each) for each in metadata["inputs"]]
-    _set_use(net, names, transform)
+    _set_use(net, names, transform, metadata.get("task"))
     net.eval()
     return net
 
 
-def _set_use(net: Model, names: Any, transform: Any) -> None:
+def _set_use(net: Model, names: Any, transform: Any, task: Any) -> None:
     if names is not None:
         net.class_names = _checked_names(names, net)
     if transform is not None:
         check_transform(transform)
         net.transform = build_transform(transform)
+    if task is not None:
+        set_task(net, build_task(task, None if names is None else len(names)))
 
 
 # The use of a network in the metadata of an ONNX file.
@@ -267,16 +275,19 @@ def _texts_of_use(model: Model) -> dict[str, str]:
             texts[_TRANSFORM_KEY] = json.dumps(describe_transform(model.transform))
         except TypeError as error:
             warnings.warn(f"[onnx.save] the file has no transform: {error}", stacklevel=5)
+    if model.task is not None:
+        texts[_TASK_KEY] = json.dumps(model.task.described())
     return texts
 
 
 def _take_use(model: Model, texts: Mapping[str, str]) -> None:
     """See `Model._take_use`."""
     try:
-        names, transform = (
-            json.loads(texts[key]) if key in texts else None for key in (_NAMES_KEY, _TRANSFORM_KEY)
+        names, transform, task = (
+            json.loads(texts[key]) if key in texts else None
+            for key in (_NAMES_KEY, _TRANSFORM_KEY, _TASK_KEY)
         )
-        _set_use(model, names, transform)
+        _set_use(model, names, transform, task)
     except _DAMAGE as error:
         raise ValueError(f"what the file says of its use is damaged: {error}") from error
 

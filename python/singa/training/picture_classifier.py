@@ -1,4 +1,4 @@
-"""PictureClassifier: a trained network with what it needs to classify picture files."""
+"""PictureClassifier: a trained network with what it needs to be asked for picture files."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from ..model import Model
 from ..raw.check import integer
 from ..tensor import from_numpy
 from .model_file import FILE_NAME, load, write
+from .task import Answer, Task, task_of
 
 Picture = File | bytes | Any  # Any: a Pillow image, or an array
-Prediction = list[tuple[str, float]]
+Prediction = Answer
 
 
 class PictureClassifier:
@@ -28,8 +29,9 @@ class PictureClassifier:
         for name, probability in classifier.predict(["cat.jpg"], top=3)[0]:
             print(f"{name} {probability:.1%}")
 
-    net          a compiled network; predictions are made in inference mode
-    class_names  the names of its classes (default: `net.class_names`)
+    net          a compiled network; predictions are made in inference mode. Its `task` says whether
+                 a picture has a class, several labels, or numbers
+    class_names  the names of its classes, labels or numbers (default: `net.class_names`)
     transform    what makes its inputs of a picture, such as `data.evaluation_transform`; all
                  pictures must get one size (default: `net.transform`)
     channels     3: pictures are read in colours; 1: in grey (default: those of the network's input)
@@ -79,6 +81,11 @@ class PictureClassifier:
         makes the classifier, and `singa.load` the network. See `Model.save`, also for errors."""
         write(path, self.net, self.class_names, self.transform)
 
+    @property
+    def task(self) -> Task:
+        """What the network's outputs mean; see `singa.training.task`."""
+        return task_of(self.net)
+
     @classmethod
     def load(cls, path: str | os.PathLike[str], device: Any = None) -> PictureClassifier:
         """Makes the classifier that `save`, `Model.save` or `python -m singa train` wrote. Nothing
@@ -109,41 +116,64 @@ class PictureClassifier:
         return np.ascontiguousarray(np.concatenate(prepared), np.float32)
 
     def probabilities(self, pictures: Sequence[NDArray[np.uint8]]) -> NDArray[np.float64]:
-        """The probability of each class (n, classes) for decoded pictures uint8 (C, H, W), of any
-        size, in one batch."""
-        if not len(pictures):
-            return np.zeros((0, len(self.class_names)))
-        return self.probabilities_of_inputs(self.inputs(pictures))
+        """The probability of each class or label (n, classes) for decoded pictures uint8 (C, H, W),
+        of any size, in one batch. Raises ValueError for a network that predicts numbers."""
+        self._check_probabilities()
+        return self.values(pictures)
 
     def probabilities_of_inputs(self, inputs: NDArray[np.float32]) -> NDArray[np.float64]:
-        """The probability of each class (n, classes) for what `inputs` returned. Raises ValueError
-        if the network has not one output for each class."""
+        """The same for what `inputs` returned. Raises ValueError if the network has not one output
+        for each class."""
+        self._check_probabilities()
+        return self.values_of_inputs(inputs)
+
+    def _check_probabilities(self) -> None:
+        if self.task.key == "numbers":
+            raise ValueError(
+                "[PictureClassifier] the network predicts numbers, which values() returns"
+            )
+
+    def values(self, pictures: Sequence[NDArray[np.uint8]]) -> NDArray[np.float64]:
+        """What the network says (n, outputs) of decoded pictures uint8 (C, H, W), of any size, in
+        one batch: the probability of each class or label, or numbers in the units of the training
+        data."""
+        if not len(pictures):
+            return np.zeros((0, len(self.class_names)))
+        return self.values_of_inputs(self.inputs(pictures))
+
+    def values_of_inputs(self, inputs: NDArray[np.float32]) -> NDArray[np.float64]:
+        """The same for what `inputs` returned. Raises ValueError if the network has not one output
+        for each class, label or number."""
         dev = next(iter(self.net.get_states().values())).device
         self.net.eval()
-        scores = self.net(from_numpy(inputs, dev)).numpy().astype(np.float64)
-        if scores.shape != (len(inputs), len(self.class_names)):
+        outputs = self.net(from_numpy(inputs, dev)).numpy()
+        if outputs.shape != (len(inputs), len(self.class_names)):
             raise ValueError(
                 f"[PictureClassifier] there are {len(self.class_names)} class names, and the "
-                f"network computes {scores.shape} for {len(inputs)} pictures"
+                f"network computes {outputs.shape} for {len(inputs)} pictures"
             )
-        powers = np.exp(scores - scores.max(1, keepdims=True))
-        return powers / powers.sum(1, keepdims=True)
+        return self.task.values(outputs)
 
-    def predict(self, pictures: Picture | Sequence[Picture], top: int = 5) -> list[Prediction]:
-        """The `top` most probable classes of each picture with their probabilities, best first.
+    def predict(
+        self,
+        pictures: Picture | Sequence[Picture],
+        top: int | None = None,
+        threshold: float | None = None,
+    ) -> list[Prediction]:
+        """The `top` most probable classes (default 5) of each picture with their probabilities,
+        best first. Of several labels, those whose probability is larger than `threshold` (default
+        0.5), `top` of them at most (default: all). Of numbers all, in their order.
 
         Pictures are names of files, open binary files, bytes of files, Pillow images, or arrays
         uint8 (C, H, W) or (H, W, C); they are one batch. A single one is a batch of one. Raises as
-        `data.read_picture` does, ValueError for arrays of another shape.
+        `data.read_picture` does, ValueError for arrays of another shape, and for options that the
+        network's task does not have.
         """
-        integer("PictureClassifier", "top", top, 1)
+        if top is not None:
+            integer("PictureClassifier", "top", top, 1)
         several = [pictures] if _is_picture(pictures) else cast("Sequence[Picture]", pictures)
-        decoded = [self._decoded(picture) for picture in several]
-        best = []
-        for row in self.probabilities(decoded):
-            order = np.argsort(-row, kind="stable")[:top]
-            best.append([(self.class_names[place], float(row[place])) for place in order])
-        return best
+        rows = self.values([self._decoded(picture) for picture in several])
+        return [self.task.answer(self.class_names, row, top, threshold) for row in rows]
 
     def _decoded(self, picture: Picture) -> NDArray[np.uint8]:
         """A picture uint8 (channels, H, W)."""

@@ -15,9 +15,10 @@ from program_in_process import as_before
 from singa import __main__ as command_line
 from singa import data
 from singa.commands import step_costs, train
-from singa.commands.predictions import Outcome
+from singa.commands.outcomes import ClassOutcome
 from singa.training import checkpoint, read_log
 from singa.training.picture_classifier import PictureClassifier
+from singa.training.task import OneClass
 
 
 def main(*arguments):
@@ -254,11 +255,11 @@ def test_other_data(tmp_path, monkeypatch):
 def test_commonest_mistakes_and_classes():
     labels = np.array([0, 0, 1, 1, 1, 2])
     predicted = np.array([1, 0, 2, 2, 0, 2])
-    outcome = Outcome(("a", "b", "c"), None, labels, np.eye(3)[predicted])
+    outcome = ClassOutcome(("a", "b", "c"), None, labels, np.eye(3)[predicted], OneClass())
     assert outcome.mistakes() == [("b", "c", 2), ("a", "b", 1), ("b", "a", 1)]
     assert outcome.mistakes(1) == [("b", "c", 2)]
     assert outcome.accuracy() == pytest.approx(2 / 6)
-    assert outcome.by_class() == [
+    assert outcome.rows() == [
         ("a", 2, pytest.approx(1 / 2), pytest.approx(1 / 2), pytest.approx(1 / 2)),
         ("b", 3, 0.0, 0.0, 0.0),
         ("c", 1, pytest.approx(1 / 3), 1.0, pytest.approx(1 / 2)),

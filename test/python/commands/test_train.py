@@ -34,6 +34,7 @@ def cifar(tmp_path_factory):
 def without_new_settings(result):
     weights, optimizer, random, progress, log = result
     new = {"size", "split", "augment", "columns", "class_weights", "weights"}
+    new |= {"multilabel", "regression"}
     settings = {key: value for key, value in progress["settings"].items() if key not in new}
     return weights, optimizer, random, {**progress, "settings": settings}, log
 

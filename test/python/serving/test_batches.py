@@ -16,7 +16,7 @@ class Held:
 
     def __init__(self, classifier, monkeypatch):
         self.go, self.begun, self.sizes = threading.Event(), threading.Event(), []
-        real = classifier.probabilities_of_inputs
+        real = classifier.values_of_inputs
 
         def held(inputs):
             self.sizes.append(len(inputs))
@@ -24,7 +24,7 @@ class Held:
             assert self.go.wait(30)
             return real(inputs)
 
-        monkeypatch.setattr(classifier, "probabilities_of_inputs", held)
+        monkeypatch.setattr(classifier, "values_of_inputs", held)
 
 
 def in_thread(target, *args):

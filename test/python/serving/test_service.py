@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 from singa import serving
+from singa.training.task import Regression, SeveralLabels, set_task
 
 LIMITS = serving.Limits(body=100_000, requests=2, connections=8, timeout_s=30.0)
 
@@ -212,7 +213,7 @@ class Held:
 
     def __init__(self, classifier, monkeypatch, error=None):
         self.go, self.begun = threading.Event(), threading.Event()
-        real = classifier.probabilities_of_inputs
+        real = classifier.values_of_inputs
 
         def held(inputs):
             self.begun.set()
@@ -221,7 +222,7 @@ class Held:
             assert self.go.wait(30)
             return real(inputs)
 
-        monkeypatch.setattr(classifier, "probabilities_of_inputs", held)
+        monkeypatch.setattr(classifier, "values_of_inputs", held)
 
 
 def test_an_error_of_the_network(classifier, files, monkeypatch, capfd):
@@ -294,3 +295,35 @@ def test_an_address_that_is_taken(classifier):
         with pytest.raises(OSError, match="Address already in use"):
             serving.Service(("127.0.0.1", service.server_port), batches)
         batches.close()
+
+
+def test_labels_and_numbers(classifier, files):
+    """A network with another task answers with its key, and takes its options alone."""
+    set_task(classifier.net, SeveralLabels())
+    with running(classifier) as service:
+        about = ask(service, "GET", "/")[1]
+        assert (about["labels"], about["task"]) == (["a", "b", "c"], "multilabel")
+        _, answer = ask(service, "POST", "/predict?threshold=0", files[0])
+        labels = answer["predictions"][0]["labels"]
+        assert labels == {
+            name: pytest.approx(value, abs=2e-6)
+            for name, value in classifier.predict(files[0], threshold=0)[0]
+        }
+        assert len(labels) == 3
+        limit = sorted(labels.values())[1]
+        _, answer = ask(service, "POST", f"/predict?threshold={limit + 1e-5}", files[0])
+        assert list(answer["predictions"][0]["labels"]) == [next(iter(labels))]
+        _, answer = ask(service, "POST", "/predict?threshold=0&top=2", files[0])
+        assert list(answer["predictions"][0]["labels"]) == list(labels)[:2]
+        for path in ("/predict?threshold=2", "/predict?threshold=nan", "/predict?best=1"):
+            status, answer = ask(service, "POST", path, files[0])
+            assert (status, "?threshold=X" in answer["error"]) == (400, True)
+    set_task(classifier.net, Regression([100.0, 0.0, -5.0], [10.0, 1.0, 1e-3]))
+    with running(classifier) as service:
+        _, answer = ask(service, "POST", "/predict", files[0])
+        numbers = answer["predictions"][0]["numbers"]
+        assert list(numbers) == ["a", "b", "c"]
+        expected = classifier.values([classifier.read(files[0])])[0]
+        assert list(numbers.values()) == pytest.approx(expected.tolist(), rel=1e-6)
+        status, answer = ask(service, "POST", "/predict?top=1", files[0])
+        assert (status, answer) == (400, {"error": "there are no options"})

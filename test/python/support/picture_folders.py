@@ -46,3 +46,35 @@ def add_odd_files(root: Path, folder: str = "red") -> list[str]:
     Image.fromarray(smooth(1, 200, 300)).save(whole)
     whole.write_bytes(whole.read_bytes()[:900])
     return ["cut.jpg", "empty.png", "page.jpg"]
+
+
+def write_labels(root: Path, count: int = 60) -> list[set[str]]:
+    """Pictures with up to three stripes of colours, and labels.csv with their names in lists, such
+    as red|blue. Returns the labels of each picture."""
+    root.mkdir(parents=True)
+    rng, labels, lines = np.random.default_rng(1), [], ["file,labels"]
+    for number in range(count):
+        pixels = rng.integers(90, 130, (24, 24, 3)).astype(np.uint8)
+        names = [name for bit, name in enumerate(COLOURS) if (number % 8) >> bit & 1]
+        for place, name in enumerate(names):
+            pixels[8 * place : 8 * place + 8] = COLOURS[name]
+        Image.fromarray(pixels).save(root / f"{number}.png")
+        labels.append(set(names))
+        lines.append(f"{number}.png,{'|'.join(names)}")
+    (root / "labels.csv").write_text("\n".join(lines))
+    return labels
+
+
+def write_numbers(root: Path, count: int = 60) -> np.ndarray:
+    """Pictures whose red is even from 30 to 220, and labels.csv with a column temperature, 1000
+    and ten times the red, and one depth, minus the green. Returns the numbers (count, 2)."""
+    root.mkdir(parents=True)
+    rng, numbers, lines = np.random.default_rng(2), [], ["file,temperature,depth"]
+    for number in range(count):
+        red, green = rng.integers(30, 221, 2).tolist()
+        pixels = np.clip(rng.normal((red, green, 120), 6, (24, 24, 3)), 0, 255).astype(np.uint8)
+        Image.fromarray(pixels).save(root / f"{number}.png")
+        numbers.append((1000 + 10 * red, -green))
+        lines.append(f"{number}.png,{1000 + 10 * red},{-green}.0")
+    (root / "labels.csv").write_text("\n".join(lines))
+    return np.array(numbers, np.float64)

@@ -34,6 +34,7 @@ MODULES = (
     "singa.training",
     "singa.training.checkpoint",
     "singa.training.picture_classifier",
+    "singa.training.task",
     "singa.training.pretrained",
     "singa.tuning",
     "singa.compat",

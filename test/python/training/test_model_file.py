@@ -9,6 +9,7 @@ import pytest
 import singa
 from singa import autograd, data, layer, model, models, opt, tensor
 from singa.files.state_files import load_safetensors, save_safetensors
+from singa.training import task
 from singa.training.picture_classifier import PictureClassifier
 
 X = np.random.default_rng(0).normal(size=(5, 3, 8, 8)).astype(np.float32)
@@ -89,6 +90,7 @@ def test_what_is_loaded_predicts_the_same(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", ["sequential", Own])
 def test_what_is_loaded_trains_on(kind, tmp_path):
+    singa.seed(0)  # initial values and dropout
     net = make(kind)
     net.save(tmp_path / "net.singa")
     again = singa.load(tmp_path / "net.singa")
@@ -254,7 +256,9 @@ def hostile(change, message):
     ("change", "message"),
     [
         hostile(lambda m, n, a: m.update(format="x"), "has arrays, but not how to use them"),
-        hostile(lambda m, n, a: m.update(version=2), "version 2 of the format, and singa .* 1"),
+        hostile(
+            lambda m, n, a: m.update(version=3), "version 3 of the format, and singa .* 1 and 2"
+        ),
         hostile(lambda m, n, a: m.pop("inputs"), "damaged .it lacks 'inputs'"),
         hostile(lambda m, n, a: m.update(inputs=[]), "damaged"),
         hostile(lambda m, n, a: m["inputs"][0].update(shape=[1, 3, 10**9, 1]), "input has the sha"),
@@ -317,3 +321,52 @@ def test_damaged_and_missing_files(file, tmp_path):
         singa.load(tmp_path / "no.singa")
     with pytest.raises(FileNotFoundError, match=r"holds no model\.safetensors"):
         singa.load(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["architecture", "sequential", Own])
+@pytest.mark.parametrize(
+    "what", [task.SeveralLabels(), task.Regression([3.0, -2e9], [0.5, 1e7])], ids=lambda t: t.key
+)
+@pytest.mark.filterwarnings("ignore:.*the file has the network as an ONNX graph")
+def test_a_task_is_kept(kind, what, tmp_path):
+    if kind == "sequential":
+        pytest.importorskip("onnx")
+    net = make(kind)
+    net.class_names = ["height", "weight"]
+    task.set_task(net, what)
+    net.save(tmp_path / "net.singa")
+    again = singa.load(tmp_path / "net.singa")
+    assert again.task.described() == what.described()
+    y = np.float32([[3, -2e9], [3.5, -2.01e9], [0, 1], [1, 0], [1, 1]])
+    out = net(X)
+    expected = float(what.loss(out, tensor.from_numpy(y)))
+    assert float(again.loss(again(X), tensor.from_numpy(y))) == pytest.approx(expected, rel=1e-4)
+    np.testing.assert_allclose(
+        task.task_of(again).values(again(X).numpy()), what.values(out.numpy())
+    )
+    if kind == "architecture":
+        again.replace_head(3)
+        assert again.task is None
+        assert "loss" not in vars(again)
+
+
+def test_a_damaged_task_is_refused(tmp_path):
+    net = make("architecture")
+    task.set_task(net, task.Regression([1.0, 2.0], [2.0, 3.0]))
+    net.save(tmp_path / "net.singa")
+    arrays, metadata = load_safetensors(tmp_path / "net.singa")
+    metadata["class_names"] = None
+    damaged = [
+        {"kind": "regression", "mean": [1.0], "std": [0.0]},
+        {"kind": "regression", "mean": [1.0], "std": []},
+        {"kind": "regression", "mean": ["x"], "std": [1.0]},
+        {"kind": "regression"},
+        {"kind": "other"},
+        {"kind": ["multilabel"]},
+        {"kind": "multilabel", "mean": [1.0]},
+        ["multilabel"],
+    ]
+    for described in damaged:
+        save_safetensors(tmp_path / "bad.singa", arrays, {**metadata, "task": described})
+        with pytest.raises(ValueError, match="damaged"):
+            singa.load(tmp_path / "bad.singa")

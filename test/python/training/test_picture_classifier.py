@@ -117,7 +117,7 @@ def test_files_from_before_there_was_one_for_any_network(classifier, file):
     ("change", "message"),
     [
         ({"format": "other"}, "not how to use them"),
-        ({"version": 9}, "version 9 of the format, and singa .* reads version 1"),
+        ({"version": 9}, "version 9 of the format, and singa .* reads versions 1 and 2"),
         ({"architecture": None}, "damaged"),
         ({"architecture": {"name": "os", "arguments": {}}}, "no model 'os'"),
         ({"architecture": {"name": "lenet", "arguments": {"depth": 3}}}, "unexpected .*'depth'"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
 from ..dtypes import BY_VALUE, is_float
-from ..raw.words import says_what_to_write
+from ..raw.words import argument_error, says_what_to_write
 from .behaviour import behaviour
 from .elements import as_raw
 from .grad_mode import enable_grad
@@ -147,7 +147,7 @@ def _check_gradient(op: Operator, x: Tensor, gradient: Raw) -> None:
 
 
 def backward(
-    y: Tensor, dy: object = None, retain_graph: bool = False
+    y: Tensor, dy: object = None, retain_graph: bool = False, create_graph: bool = False
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Walks back from `y` and yields (tensor, gradient) for each tensor that stores its gradient,
     as soon as that gradient is complete. The tensor may then be updated while the walk goes on.
@@ -158,7 +158,8 @@ def backward(
     kept. `retain_graph` copies the values of parameters, so that a second walk gives the same
     gradients after an update. Under `singa.compat` every walk retains, and copies nothing, and a
     user's operator that made y gets a number, or 1.0 by default, as it is. Raises ValueError when
-    dy is missing or does not have y's shape.
+    dy is missing or does not have y's shape, TypeError with PyTorch's `create_graph`: there are no
+    second derivatives.
 
     >>> autograd.training = True
     >>> w = tensor.Tensor(data=[1.0, 2.0], stores_grad=True, name="w")
@@ -167,6 +168,8 @@ def backward(
     ...
     w Tensor([2., 4.], dtype=float32)
     """
+    if create_graph:
+        raise argument_error("backward", "create_graph", "")
     if not isinstance(y, Tensor):
         raise TypeError(f"[backward] y must be a Tensor, got {type(y).__name__}")
     if isinstance(dy, Tensor) and dy.data.matches(y.data):
@@ -242,7 +245,9 @@ def _add_gradients(self: Tensor, dy: object = None, retain_graph: bool = False) 
 install({"backward": _add_gradients})
 
 
-def gradients(y: Tensor, dy: object = None, retain_graph: bool = False) -> Gradients:
+def gradients(
+    y: Tensor, dy: object = None, retain_graph: bool = False, create_graph: bool = False
+) -> Gradients:
     """The gradients of y for all tensors that store theirs. Arguments as for `backward`.
 
     >>> autograd.training = True
@@ -251,7 +256,7 @@ def gradients(y: Tensor, dy: object = None, retain_graph: bool = False) -> Gradi
     Tensor([2., 4.], dtype=float32)
     """
     result = Gradients()
-    for x, gradient in backward(y, dy, retain_graph):
+    for x, gradient in backward(y, dy, retain_graph, create_graph):
         result._put(x, gradient)
     return result
 

@@ -112,6 +112,8 @@ def test_the_table_names_what_exists():
     [
         lambda x: autograd.input_gradients(lambda t: t.sum(), x, create_graph=True),
         lambda x: x.sum().backward(create_graph=True),
+        lambda x: autograd.backward(x.sum(), create_graph=True),
+        lambda x: autograd.gradients(x.sum(), create_graph=True),
     ],
 )
 def test_there_are_no_second_derivatives(call):

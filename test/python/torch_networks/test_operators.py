@@ -45,6 +45,8 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
         lambda t, F, x: (
             x * (~(x * 9).long() >> 1) + x * (x * 9).long().div(2, rounding_mode="trunc")
         ),
+        lambda t, F, x: t.fmax(x, x.flip(0)) + t.fmin(x, x.flip(1)) + t.maximum(x, (x * 2).float()),
+        lambda t, F, x: x * t.where(x > 0, 2.0, 0.5),
         lambda t, F, x: x @ x.mT @ x + t.einsum("bcij,bckj->bcik", x, x) @ x,
         lambda t, F, x: t.addmm(x[0, 0, :5], x[0, 1, :5], x[0, 2, :5], beta=0.5, alpha=2),
         lambda t, F, x: (
@@ -58,6 +60,10 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
         lambda t, F, x: t.var_mean(x, 2)[0] + t.var_mean(x, 2)[1] + x.logsumexp(2),
         lambda t, F, x: x.max(2)[0] + x.min(2)[0] + x.gather(2, x.argmax(2, keepdim=True))[:, :, 0],
         lambda t, F, x: x.topk(2, 3)[0].sum(3) + x.sort(3, descending=True)[0][..., 1],
+        lambda t, F, x: t.linalg.vector_norm(x, 3, 1) + t.linalg.vector_norm(x, t.inf, 1),
+        lambda t, F, x: t.linalg.vector_norm(x, 0, 1) + t.linalg.vector_norm(x, -t.inf, 1),
+        lambda t, F, x: x.kthvalue(2, 2)[0] + x.median(2)[0] + x.median() + (x * 0.1 + 1).prod(),
+        lambda t, F, x: x * x.max() + x * x.min() + t.cdist(x, x[:, :, :5] + 1),
         lambda t, F, x: x.cumprod(2) + x.logcumsumexp(3) + x.cummax(2)[0] + x.cummin(1)[0],
         lambda t, F, x: x.cumsum(2) + x.softmax(2) + x.log_softmax(1) + F.normalize(x, dim=1),
         lambda t, F, x: x * (x > 9).any(3, keepdim=True) + x * (x > -9).all(3, keepdim=True),
@@ -95,6 +101,17 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
         lambda t, F, x: t.ops.aten.index_put(x, [None, t.tensor([0, -1])], x[:, :2] * 2),
         lambda t, F, x: t.ops.aten.index_put(x, [None, t.tensor([1, 1])], x[:, :2], True),
         lambda t, F, x: F.pad(x, (1, 2, 0, 1), mode="circular"),
+        lambda t, F, x: x[:, t.tensor([0, 2, -1]), :, t.tensor([3, 0, 4])],
+        lambda t, F, x: t.ops.aten.index_put(
+            x, [None, t.tensor([0, 1]), None, t.tensor([3, -1])], x[:, :2, :, 0].transpose(0, 1)
+        ),
+        lambda t, F, x: t.ops.aten.index_put(x, [x > 0.5], t.tensor(0.3, dtype=x.dtype)),
+        lambda t, F, x: t.ops.aten.slice_scatter(x, x[:, :, ::2] * 2, 2, 1, None, 2),
+        lambda t, F, x: t.diagonal_scatter(x, x[:, :, :5, 0], 0, 3, 2),
+        lambda t, F, x: t.diagonal_scatter(x, x[:, :, :4, 0], -2, 2, 3),
+        lambda t, F, x: (
+            t.cat([x, x > 0], 1) + x.scatter(2, x.argmin(2, keepdim=True), 0.4).repeat(1, 2, 1, 1)
+        ),
         lambda t, F, x: x.scatter(3, x.argmax(3, keepdim=True), x.mean(3, keepdim=True)),
     ],
     "windows": [
@@ -102,6 +119,8 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
             F.max_pool2d(x, 3, 2, 1) + F.avg_pool2d(x, 3, 2, 1, count_include_pad=False)
         ),
         lambda t, F, x: F.avg_pool2d(x, 2, ceil_mode=True) + F.max_pool2d(x, 2, ceil_mode=True),
+        lambda t, F, x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True) + F.avg_pool2d(x, 2, 2, 1, True),
+        lambda t, F, x: F.avg_pool2d(x, (3, 1), 2, (1, 0), divisor_override=2),
         lambda t, F, x: F.adaptive_avg_pool2d(x, (4, 3)) + F.adaptive_max_pool2d(x, (4, 3)),
         lambda t, F, x: x.flatten(2).gather(
             2, F.max_pool2d(x, 3, 2, 1, return_indices=True)[1].flatten(2)

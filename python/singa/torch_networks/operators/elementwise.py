@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ... import autograd, ops, tensor
-from ...dtypes import DType, is_float
+from ...dtypes import is_float
+from ...networks.element_types import numpy_type
 from ...networks.errors import Refused
 from ...networks.tensors import same_type
 from ...tensor import Tensor
-from .registry import Call, computes, equals
+from .registry import Call, computes, equals, in_type_of_result
 
 for _name, _function in (
     ("abs", autograd.abs),
@@ -226,18 +229,12 @@ def atan2(call: Call, y: Tensor, x: Tensor) -> Tensor:
     return autograd.atan2(y, x)
 
 
-def _pair(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    if a.dtype != b.dtype:
-        raise Refused(f"operands of {a.dtype} and {b.dtype}")
-    return a, b
-
-
 @computes("maximum")
 def maximum(call: Call, a: Any, b: Any) -> Tensor:
     """The larger one of a and b."""
     if not isinstance(b, Tensor):
         return autograd.clip(a, b, None)
-    return autograd.max(*_pair(a, b))
+    return autograd.max(in_type_of_result(call, a), in_type_of_result(call, b))
 
 
 @computes("minimum")
@@ -245,7 +242,21 @@ def minimum(call: Call, a: Any, b: Any) -> Tensor:
     """The smaller one of a and b."""
     if not isinstance(b, Tensor):
         return autograd.clip(a, None, b)
-    return autograd.min(*_pair(a, b))
+    return autograd.min(in_type_of_result(call, a), in_type_of_result(call, b))
+
+
+@computes("fmax")
+def fmax(call: Call, a: Tensor, b: Tensor) -> Tensor:
+    """The larger one of a and b, where NaN is none."""
+    a, b = in_type_of_result(call, a), in_type_of_result(call, b)
+    return autograd.where(a, b, _truth(a >= b) | autograd.isnan(b))
+
+
+@computes("fmin")
+def fmin(call: Call, a: Tensor, b: Tensor) -> Tensor:
+    """The smaller one of a and b, where NaN is none."""
+    a, b = in_type_of_result(call, a), in_type_of_result(call, b)
+    return autograd.where(a, b, _truth(a <= b) | autograd.isnan(b))
 
 
 def _comparison(name: str, function: Any) -> None:
@@ -313,19 +324,17 @@ _shift("right", autograd.bitwise_right_shift)
 @computes("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
 def where(call: Call, condition: Tensor, x: Any, y: Any) -> Tensor:
     """x where the condition holds, else y."""
-    x, y = _as_typed(call, x, y), _as_typed(call, y, x)
-    return autograd.where(x, y, condition)
+    return autograd.where(_as_typed(call, x), _as_typed(call, y), condition)
 
 
-def _as_typed(call: Call, value: Any, like: Any) -> Any:
-    """A number as a tensor of the type of `like`; a tensor in the type of the result."""
+def _as_typed(call: Call, value: Any) -> Any:
+    """A number or tensor as a tensor of the type of the result."""
     kind = call.node.output_types[0].type
     assert kind is not None
     if not isinstance(value, Tensor):
-        if isinstance(like, Tensor):
-            return call.run.number(value, autograd.cast(like, DType[kind]))
-        raise Refused("two numbers")
-    return value if value.dtype.name == kind else autograd.cast(value, DType[kind])
+        key = (call.node.name, value, kind)
+        return call.run.tensor(call.run.made(key, lambda: np.array(value, numpy_type(kind))))
+    return in_type_of_result(call, value)
 
 
 @computes("masked_fill.Scalar", "masked_fill.Tensor")
@@ -341,9 +350,7 @@ def masked_fill(call: Call, x: Tensor, mask: Tensor, value: Any) -> Tensor:
 @computes("_to_copy", "to.dtype", "type_as")
 def to_type(call: Call, x: Tensor, *others: Any, **options: Any) -> Tensor:
     """x in the type of the result."""
-    kind = call.node.output_types[0].type
-    assert kind is not None
-    return x if x.dtype.name == kind else autograd.cast(x, DType[kind])
+    return in_type_of_result(call, x)
 
 
 @computes("detach")

@@ -34,7 +34,8 @@ def embedding(
 
 @computes("index.Tensor")
 def index(call: Call, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-    """Elements by arrays of indices for axes that follow each other."""
+    """Elements by arrays of indices."""
+    x, indices, _ = _together(x, indices)
     first, last, flat = _flat_index(x, indices)
     if last > first:
         x = autograd.reshape(x, _merged(x, first, last))
@@ -49,8 +50,39 @@ def index_put(
     values: Tensor,
     accumulate: bool = False,
 ) -> Tensor:
-    """x with elements replaced, or added to, by arrays of indices for axes that follow each
-    other."""
+    """x with elements replaced, or added to, by arrays of indices; or, by a mask, by one value."""
+    if indices[0] is not None and indices[0].dtype == tensor.bool_:
+        return _put_by_mask(call, x, indices, values, accumulate)
+    x, indices, moved = _together(x, indices)
+    y = _put(x, indices, values, accumulate)
+    return autograd.transpose(y, [moved.index(i) for i in range(len(moved))]) if moved else y
+
+
+def _put_by_mask(
+    call: Call, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool
+) -> Tensor:
+    mask = indices[0]
+    assert mask is not None
+    if len(indices) > 1 or values.size() != 1:
+        raise Refused("a mask as an index of values, whose number depends on values")
+    mask = autograd.reshape(mask, (*mask.shape, *(1,) * (len(x.shape) - len(mask.shape))))
+    values = autograd.reshape(same_type(values, x), ())
+    return autograd.where(x + values if accumulate else values, x, mask)
+
+
+def _together(
+    x: Tensor, indices: Sequence[Tensor | None]
+) -> tuple[Tensor, Sequence[Tensor | None], list[int]]:
+    """If axes without an array lie between those with one, these come first, as in PyTorch's
+    result, and the order of axes is the third result."""
+    axes = [i for i, each in enumerate(indices) if each is not None]
+    if axes[-1] - axes[0] == len(axes) - 1:
+        return x, indices, []
+    order = axes + [i for i in range(len(x.shape)) if i not in axes]
+    return autograd.transpose(x, order), [indices[i] for i in axes], order
+
+
+def _put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> Tensor:
     first, last, flat = _flat_index(x, indices)
     before, after = tuple(x.shape[:first]), tuple(x.shape[last + 1 :])
     part = (*before, *flat.shape, *after)
@@ -77,8 +109,6 @@ def _flat_index(x: Tensor, indices: Sequence[Tensor | None]) -> tuple[int, int, 
     if any(is_float(each.dtype) or each.dtype == tensor.bool_ for _, each in given):
         raise Refused("a mask as an index, whose number of elements depends on values")
     first, last = given[0][0], given[-1][0]
-    if len(given) != last - first + 1:
-        raise Refused("index arrays with an axis between them")
     flat: Tensor | None = None
     for (_, each), n in zip(given, x.shape[first : last + 1], strict=True):
         # A negative index counts from the end.
@@ -115,3 +145,10 @@ def scatter(call: Call, x: Tensor, axis: int, indices: Tensor, source: Tensor) -
 def scatter_add(call: Call, x: Tensor, axis: int, indices: Tensor, source: Tensor) -> Tensor:
     """x with elements added along an axis."""
     return autograd.scatter_elements(x, indices, same_type(source, x), axis, "add")
+
+
+@computes("scatter.value")
+def scatter_value(call: Call, x: Tensor, axis: int, indices: Tensor, value: float) -> Tensor:
+    """x with elements along an axis replaced by a number."""
+    source = autograd.expand(call.run.number(value, x), tuple(indices.shape))
+    return autograd.scatter_elements(x, indices, source, axis)

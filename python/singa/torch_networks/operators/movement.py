@@ -6,11 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ... import autograd
 from ...networks.errors import Refused
 from ...networks.tensors import same_type
 from ...tensor import Tensor
-from .registry import Call, computes
+from .registry import Call, computes, in_type_of_result
 
 #: What PyTorch writes for "to the end".
 _END = 1 << 62
@@ -147,7 +149,7 @@ def slice_scatter(
     length = x.shape[axis]
     first, last = _limits(length, start, end)
     if step != 1:
-        raise Refused("assignment to a part with a step")
+        return _placed(call, x, source, axis, range(first, last, step))
     parts = [
         slice_(call, x, axis, 0, first),
         same_type(source, x),
@@ -155,6 +157,16 @@ def slice_scatter(
     ]
     parts = [part for part in parts if part.shape[axis]]
     return autograd.cat(parts, axis) if len(parts) > 1 else parts[0]
+
+
+def _placed(call: Call, x: Tensor, source: Tensor, axis: int, places: Sequence[int]) -> Tensor:
+    """x with the elements at some places along an axis replaced by those of the source."""
+    length = x.shape[axis]
+    order = np.arange(length)
+    order[list(places)] = length + np.arange(len(places))
+    key = (call.node.name, axis, length, tuple(places))
+    rows = call.run.tensor(call.run.made(key, lambda: order))
+    return autograd.gather(autograd.cat([x, same_type(source, x)], axis), axis, rows)
 
 
 @computes("select_scatter")
@@ -176,9 +188,7 @@ def copy(call: Call, x: Tensor, source: Tensor, non_blocking: bool = False) -> T
 def cat(call: Call, xs: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Tensors one after the other along an axis."""
     xs = [x for x in xs if tuple(x.shape) != (0,)] or list(xs)  # PyTorch skips those
-    kind = call.node.output_types[0].type
-    if any(x.dtype.name != kind for x in xs):
-        raise Refused("tensors of several types")
+    xs = [in_type_of_result(call, x) for x in xs]
     return autograd.cat(xs, _axis(xs[0], axis)) if len(xs) > 1 else xs[0]
 
 
@@ -241,6 +251,23 @@ def diagonal(call: Call, x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 
     n = min(x.shape[rows:])
     x = slice_(call, slice_(call, x, rows, 0, n), columns, 0, n)
     return slice_(call, _reshaped(x, (*x.shape[:rows], n * n)), rows, 0, n * n, n + 1)
+
+
+@computes("diagonal_scatter")
+def diagonal_scatter(
+    call: Call, x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Tensor:
+    """x with the elements of two axes with the same place replaced."""
+    axes = [_axis(x, dim1), _axis(x, dim2)]
+    order = [i for i in range(len(x.shape)) if i not in axes] + axes
+    moved = permute(call, x, order)
+    *outer, rows, columns = moved.shape
+    n = min(rows + min(offset, 0), columns - max(offset, 0))
+    first = offset if offset > 0 else -offset * columns
+    places = [first + i * (columns + 1) for i in range(n)]
+    flat = _placed(call, _reshaped(moved, (*outer, rows * columns)), source, len(outer), places)
+    back = [order.index(i) for i in range(len(order))]
+    return permute(call, _reshaped(flat, moved.shape), back)
 
 
 @computes("flip")

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from ... import autograd, singa_wrap
-from ...dtypes import DType, wide_type
+from ...dtypes import wide_type
 from ...networks.errors import Refused
 from ...ops.reduction import softmax_along
 from ...tape.grad_mode import enable_grad, is_recording, no_grad, set_training, training
 from ...tensor import Tensor
-from .registry import Call, computes
+from .registry import Call, computes, in_type_of_result
 
 
 @contextmanager
@@ -208,19 +208,13 @@ def instance_norm(
 @computes("softmax.int", "_softmax")
 def softmax(call: Call, x: Tensor, axis: int, kind: Any = None) -> Tensor:
     """Softmax along an axis."""
-    return softmax_along(_of_result(call, x), axis)
+    return softmax_along(in_type_of_result(call, x), axis)
 
 
 @computes("log_softmax.int", "_log_softmax")
 def log_softmax(call: Call, x: Tensor, axis: int, kind: Any = None) -> Tensor:
     """Logarithm of softmax along an axis."""
-    return autograd.log_softmax(_of_result(call, x), axis)
-
-
-def _of_result(call: Call, x: Tensor) -> Tensor:
-    kind = call.node.output_types[0].type
-    assert kind is not None
-    return x if x.dtype.name == kind else autograd.cast(x, DType[kind])
+    return autograd.log_softmax(in_type_of_result(call, x), axis)
 
 
 @computes("native_dropout", "dropout")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -77,12 +78,28 @@ def _over(axes: int) -> None:
         divisor_override: int | None = None,
     ) -> Any:
         if divisor_override is not None:
-            raise Refused("divisor_override")
-        if ceil_mode and count_include_pad and any(_each(padding, axes)):
-            raise Refused("ceil_mode with counted padding")
-        return _pooled(
-            call, axes, x, kernel, stride, padding, 1, ceil_mode, count_include_pad, is_max=False
-        )
+            if ceil_mode:
+                raise Refused("divisor_override with ceil_mode")
+            y = _pooled(call, axes, x, kernel, stride, padding, 1, False, True, is_max=False)
+            return y * (math.prod(_each(kernel, axes)) / divisor_override)
+        pads = _each(padding, axes)
+        if not (ceil_mode and count_include_pad and any(pads)):
+            return _pooled(
+                call, axes, x, kernel, stride, padding, 1, ceil_mode, count_include_pad, False
+            )
+        # A window counts padding, but not what lies behind it: as if the padding were pixels.
+        lengths = x.shape[-axes:]
+        outer = (0,) * (len(x.shape) - axes)
+        y = autograd.pad(x, "constant", [*outer, *pads, *outer, *pads], 0.0)
+        y = _pooled(call, axes, y, kernel, stride, 0, 1, True, False, is_max=False)
+        # No window begins behind the last pixel.
+        strides = _each(kernel if stride in (None, []) else stride, axes)
+        ends = [
+            min(y.shape[i - axes], (lengths[i] + pads[i] - 1) // strides[i] + 1)
+            for i in range(axes)
+        ]
+        along = list(range(len(x.shape) - axes, len(x.shape)))
+        return autograd.slice(y, [0] * axes, ends, along)
 
     private = () if axes == 1 else (f"_adaptive_avg_pool{axes}d",)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ... import autograd, tensor
-from ...dtypes import DType
 from ...networks.errors import Refused
 from ...tensor import Tensor
-from .registry import Call, computes, equals
+from .movement import select, slice_
+from .registry import Call, computes, equals, in_type_of_result
 
 
 def _axes(x: Tensor, axes: Any) -> list[int]:
@@ -18,28 +19,40 @@ def _axes(x: Tensor, axes: Any) -> list[int]:
     return [axis % max(rank, 1) for axis in ([axes] if isinstance(axes, int) else axes)]
 
 
-def _in_type(call: Call, x: Tensor) -> Tensor:
-    kind = call.node.output_types[0].type
-    assert kind is not None
-    return x if x.dtype.name == kind else autograd.cast(x, DType[kind])
-
-
 @computes("mean.dim", "mean")
 def mean(call: Call, x: Tensor, axes: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     """The mean."""
-    return _reduced(autograd.reduce_mean, _in_type(call, x), axes, keepdim)
+    return _reduced(autograd.reduce_mean, in_type_of_result(call, x), axes, keepdim)
 
 
 @computes("sum.dim_IntList", "sum")
 def sum_(call: Call, x: Tensor, axes: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     """The sum."""
-    return _reduced(autograd.reduce_sum, _in_type(call, x), axes, keepdim)
+    return _reduced(autograd.reduce_sum, in_type_of_result(call, x), axes, keepdim)
 
 
 @computes("prod.dim_int")
 def prod(call: Call, x: Tensor, axis: int, keepdim: bool = False, dtype: Any = None) -> Any:
     """The product."""
-    return _reduced(autograd.reduce_prod, _in_type(call, x), axis, keepdim)
+    return _reduced(autograd.reduce_prod, in_type_of_result(call, x), axis, keepdim)
+
+
+@computes("prod")
+def prod_of_all(call: Call, x: Tensor, dtype: Any = None) -> Any:
+    """The product of all elements."""
+    return _reduced(autograd.reduce_prod, in_type_of_result(call, x), None, False)
+
+
+@computes("max")
+def max_of_all(call: Call, x: Tensor) -> Any:
+    """The largest element."""
+    return _reduced(autograd.reduce_max, x, None, False)
+
+
+@computes("min")
+def min_of_all(call: Call, x: Tensor) -> Any:
+    """The smallest element."""
+    return _reduced(autograd.reduce_min, x, None, False)
 
 
 @computes("amax")
@@ -105,11 +118,30 @@ def var_mean(
 def vector_norm(
     call: Call, x: Tensor, order: float = 2, axes: Any = None, keepdim: bool = False, **_: Any
 ) -> Tensor:
-    """The norm, of order 1 or 2."""
-    functions = {1: autograd.reduce_l1, 2: autograd.reduce_l2}
-    if order not in functions:
-        raise Refused(f"a norm of order {order}")
-    return _reduced(functions[int(order)], x, axes, keepdim)
+    """The norm of any order."""
+    x = in_type_of_result(call, x)
+    known = {
+        1.0: autograd.reduce_l1,
+        2.0: autograd.reduce_l2,
+        math.inf: lambda x, *rest: autograd.reduce_max(autograd.abs(x), *rest),
+        -math.inf: lambda x, *rest: autograd.reduce_min(autograd.abs(x), *rest),
+    }
+    if not x.shape:
+        return autograd.abs(x)
+    if order in known:
+        return _reduced(known[order], x, axes, keepdim)
+    if order == 0:
+        return _reduced(autograd.reduce_sum, autograd.cast(x != 0, x.dtype), axes, keepdim)
+    return _reduced(autograd.reduce_sum, autograd.abs(x) ** order, axes, keepdim) ** (1 / order)
+
+
+@computes("_cdist_forward")
+def distances(call: Call, a: Tensor, b: Tensor, order: float, mode: int | None) -> Tensor:
+    """The norms of the differences of all rows of a and b."""
+    *outer, rows, length = a.shape
+    a = autograd.reshape(a, (*outer, rows, 1, length))
+    b = autograd.reshape(b, (*b.shape[:-2], 1, *b.shape[-2:]))
+    return vector_norm(call, a - b, order, [-1])
 
 
 @computes("logsumexp")
@@ -160,16 +192,39 @@ def sort(
     return values, autograd.cast(places, tensor.int64)
 
 
+@computes("kthvalue")
+def kthvalue(
+    call: Call, x: Tensor, k: int, axis: int = -1, keepdim: bool = False
+) -> tuple[Tensor, Tensor]:
+    """The k-th smallest element along an axis, and where it is."""
+    found = sort(call, x, axis)
+    if keepdim:
+        return tuple(slice_(call, y, axis, k - 1, k) for y in found)
+    return tuple(select(call, y, axis, k - 1) for y in found)
+
+
+@computes("median.dim")
+def median(call: Call, x: Tensor, axis: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """The middle element along an axis, of two the smaller one, and where it is."""
+    return kthvalue(call, x, (x.shape[axis] + 1) // 2, axis, keepdim)
+
+
+@computes("median")
+def median_of_all(call: Call, x: Tensor) -> Tensor:
+    """The middle element, of two the smaller one."""
+    return median(call, autograd.reshape(x, (-1,)), 0)[0]
+
+
 @computes("cumsum")
 def cumsum(call: Call, x: Tensor, axis: int, dtype: Any = None) -> Tensor:
     """Sums up to each element."""
-    return autograd.cumsum(_in_type(call, x), axis)
+    return autograd.cumsum(in_type_of_result(call, x), axis)
 
 
 @computes("cumprod")
 def cumprod(call: Call, x: Tensor, axis: int, dtype: Any = None) -> Tensor:
     """Products up to each element."""
-    return autograd.cumprod(_in_type(call, x), axis)
+    return autograd.cumprod(in_type_of_result(call, x), axis)
 
 
 for _name, _running in (

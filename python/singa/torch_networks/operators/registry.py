@@ -18,7 +18,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ... import autograd
+from ...dtypes import DType
 from ...networks.graph import Node
+from ...tensor import Tensor
 
 if TYPE_CHECKING:
     from ...networks.network import Execution
@@ -63,6 +66,13 @@ def equals(name: str, function: Callable[..., Any]) -> None:
     @computes(name)
     def row(call: Call, *arguments: Any) -> Any:
         return function(*arguments)
+
+
+def in_type_of_result(call: Call, x: Tensor) -> Tensor:
+    """A tensor in the type that the (first) result has in PyTorch."""
+    kind = call.node.output_types[0].type
+    assert kind is not None
+    return x if x.dtype.name == kind else autograd.cast(x, DType[kind])
 
 
 def find(name: str) -> Row | None:

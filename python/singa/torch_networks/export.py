@@ -183,7 +183,12 @@ def _program(
 
     def exported(batch: Any) -> Any:
         open_axes = dict.fromkeys(dynamic, dim.DYNAMIC) | {0: batch}
-        shapes = tuple({i: each for i, each in open_axes.items() if i < x.ndim} for x in inputs)
+        shapes: Any = [{i: each for i, each in open_axes.items() if i < x.ndim} for x in inputs]
+        parameters = inspect.signature(module.forward).parameters.values()
+        for i, parameter in enumerate(parameters):
+            if parameter.kind is parameter.VAR_POSITIONAL and i < len(shapes):  # *inputs is one
+                shapes[i:] = [tuple(shapes[i:])]
+        shapes = tuple(shapes)
         return torch.export.export(module, inputs, dynamic_shapes=shapes, strict=False)
 
     try:
@@ -445,13 +450,15 @@ class _Translation:
         kwargs = torch.fx.node.map_arg(node.kwargs, known)
         with torch.no_grad():
             result = node.target(*args, **kwargs)
+        # Copies that only change strides are left out, so all constants have those of their shapes.
         if isinstance(result, list | tuple):
+            result = [each.contiguous() for each in result]
             for i, each in enumerate(result):
                 self.folded[f"%{node.name}:{i}"] = each
                 self.types[f"%{node.name}:{i}"] = self._type(each)
         else:
             self.names[node.name] = name = f"%{node.name}"
-            self.folded[name] = result
+            self.folded[name] = result.contiguous()
             self.types[name] = self._type(result)
         return True
 

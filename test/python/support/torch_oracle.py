@@ -1,9 +1,14 @@
-"""Comparison of networks of `from_torch` with PyTorch in float64 and float32."""
+"""Comparison of networks of `from_torch` with PyTorch.
+
+In float32, an error against PyTorch in float64 is measured by that of PyTorch in float32; in
+float64, by what one rounding of the inputs changes in PyTorch's results, which the network may
+amplify. Errors there are so small that a comparison decides whether a graph is right.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +21,13 @@ Array = NDArray[Any]
 
 #: Below this, relative to the largest element, an error is that of one rounding.
 _FLOOR = 2.0**-21
+#: The same in float64: far above one rounding, and far below an error of float32. A module in
+#: which PyTorch itself has numbers of float32 has the floor of float32.
+_WIDE_FLOOR = 2.0**-32
+#: In float64, a weight that steps of a gradient of 0 have made of 0 is less.
+_NOISE = 2.0**-40
+#: A learning rate of about 1e-3 that float32 holds exactly.
+_RATE = 2.0**-10
 
 
 def error(found: Array, wanted: Array) -> float:
@@ -31,26 +43,43 @@ class Finding:
 
     what    what was compared
     error   of singa
-    own     of PyTorch in float32
+    own     of PyTorch in singa's type, the largest of its runs
     factor  how many times `own` singa's error may be
+    floor   what counts as `own` if that is less
     """
 
     what: str
     error: float
     own: float
     factor: float
+    floor: float = _FLOOR
 
     @property
     def ratio(self) -> float:
-        """How many times the largest error that is right this one is."""
-        return self.error / (self.factor * max(self.own, _FLOOR))
+        """How many times the largest error that is right this one is; infinite for NaN."""
+        ratio = self.error / (self.factor * max(self.own, self.floor))
+        return ratio if ratio == ratio else float("inf")
 
 
-def _compare(what: str, found: Any, narrow: Any, wide: Any, factor: float) -> Finding:
-    assert found.shape == tuple(wide.shape), what
+def _has_float32(net: Any) -> bool:
+    """Whether a graph has values of float32, or operators whose gradients PyTorch computes with
+    numbers of float32."""
+    nodes = [node for exported in net._exported.values() for node in exported.graph.nodes]
+    return any(
+        node.op in ("hardsigmoid", "celu") or any(t.type == "float32" for t in node.output_types)
+        for node in nodes
+    )
+
+
+def _compare(
+    what: str, found: Any, narrow: Sequence[Any], wide: Any, factor: float, floor: float
+) -> Finding:
+    """`narrow` are the results of the runs of PyTorch that measure errors, `wide` is the right
+    one."""
+    assert found.shape == tuple(wide.shape), f"{what}: {found.shape}, wanted {tuple(wide.shape)}"
     wanted = wide.detach().numpy()
-    own = error(narrow.detach().numpy(), wanted)
-    return Finding(what, error(found, wanted), own, factor)
+    own = max((error(x.detach().numpy(), wanted) for x in narrow), default=0.0)
+    return Finding(what, error(found, wanted), own, factor, floor)
 
 
 def _flat(outputs: Any) -> list[Any]:
@@ -64,8 +93,15 @@ def _double(module: Any) -> Any:
     return copy.deepcopy(module).double()
 
 
-def _wide(torch: Any, x: Any) -> Any:
+def _wide(x: Any) -> Any:
     return x.double() if x.is_floating_point() else x
+
+
+def _tensor(x: Any) -> Any:
+    """An input for singa: an array, or a tensor of float64, to which arrays are not converted."""
+    array = x.numpy()
+    wide = array.dtype == np.float64
+    return tensor.from_numpy(array, dtype="float64") if wide else tensor.from_numpy(array)
 
 
 class _Weighted:
@@ -88,7 +124,7 @@ class _Weighted:
     def of_singa(self, outputs: Any, y: Any) -> Any:
         total = None
         for w, each in zip(self.weights, _flat(outputs), strict=True):
-            t = tensor.from_numpy(w.astype(np.float32))
+            t = tensor.from_numpy(w, dtype=each.dtype.name)
             part = (t * each * (1 + 0.1 * each)).mean()
             total = part if total is None else total + part
         return total
@@ -97,106 +133,158 @@ class _Weighted:
 class Comparison:
     """A module beside its network of `from_torch`, on some inputs.
 
+    wide   whether singa computes in float64
+    forms  how many runs of PyTorch measure its error: in float32, after the first one, one with
+           images in channels_last, and others whose inputs were changed by one rounding, as are all
+           in float64
+
     Each method yields findings; `check` asserts all of them.
     """
 
-    def __init__(self, torch: Any, module: Any, *inputs: Any, **options: Any) -> None:
-        self.torch, self.module = torch, module
+    def __init__(
+        self,
+        torch: Any,
+        module: Any,
+        *inputs: Any,
+        wide: bool = False,
+        forms: int = 1,
+        **options: Any,
+    ) -> None:
+        self.torch = torch
+        self.module = _double(module) if wide else module
+        self.inputs = tuple(map(_wide, inputs)) if wide else inputs
+        self.wide, self.forms = wide, max(forms, 2) if wide else forms
         self.loss = _Weighted()
-        self.net = singa.from_torch(module, inputs, loss=self.loss.of_singa, **options)
+        self.net = singa.from_torch(self.module, self.inputs, loss=self.loss.of_singa, **options)
+        self.floor = _WIDE_FLOOR if wide and not _has_float32(self.net) else _FLOOR
         self.start = {name: x.numpy().copy() for name, x in self.net.get_states().items()}
-        self.inputs = inputs, tuple(_wide(torch, x) for x in inputs)
-        self.arrays = [x.numpy() for x in inputs]
+        self.given = [_tensor(x) for x in self.inputs]
 
     def inference(self) -> Iterator[Finding]:
         """Outputs in inference, executed and recorded, and those of a batch of 1."""
-        pair = [copy.deepcopy(self.module).eval(), _double(self.module).eval()]
+        runs = self._runs(False)
         with self.torch.no_grad():
-            outputs = [each(*x) for each, x in zip(pair, self.inputs, strict=True)]
-        yield from _of_outputs("inference", self.net(*self.arrays), outputs, 4)
+            outputs = [module(*x) for module, x in runs]
+        yield from _of_outputs("inference", self.net(*self.given), outputs, 4, self.floor)
         self.net.graph(True)
         for _ in range(2):
-            self.net(*self.arrays)
-        found = self.net(*self.arrays)  # a replay, in which batch norm is folded
-        yield from _of_outputs("recorded inference", found, outputs, 8)
+            self.net(*self.given)
+        found = self.net(*self.given)  # a replay, in which batch norm is folded
+        yield from _of_outputs("recorded inference", found, outputs, 8, self.floor)
         self.net.graph(False)
         if not self.net.has_open_batch:
             return
         with self.torch.no_grad():
-            outputs = [each(*(t[:1] for t in x)) for each, x in zip(pair, self.inputs, strict=True)]
-        found = self.net(*(x[:1] for x in self.arrays))
-        yield from _of_outputs("a batch of 1", found, outputs, 4)
+            outputs = [module(*(t[:1] for t in x)) for module, x in runs]
+        found = self.net(*(_tensor(x[:1]) for x in self.inputs))
+        yield from _of_outputs("a batch of 1", found, outputs, 4, self.floor)
 
     def training(self) -> Iterator[Finding]:
         """Outputs in training, and the gradients of all parameters."""
-        net, pair = self.net, self._in_training()
-        outputs = [each(*x) for each, x in zip(pair, self.inputs, strict=True)]
-        self.loss.fit(outputs[1])
+        net, runs = self.net, self._runs(True)
+        outputs = [module(*x) for module, x in runs]
+        self.loss.fit(outputs[-1])
         for y in outputs:
             self.loss.of_torch(self.torch, y).backward()
         net.train()
-        found = net.forward(*map(tensor.from_numpy, self.arrays))
-        yield from _of_outputs("training", found, outputs, 4)
+        found = net.forward(*self.given)
+        yield from _of_outputs("training", found, outputs, 4, self.floor)
         gradients = {id(p): g for p, g in autograd.backward(self.loss.of_singa(found, None))}
         autograd.training = False
-        own, wanted = (dict(each.named_parameters()) for each in pair)
+        *own, wanted = [dict(module.named_parameters()) for module, _ in runs]
         scale = max(float(p.grad.abs().max()) for p in wanted.values() if p.grad is not None)
         params = net.get_params()
         assert params.keys() == {name for name, p in wanted.items() if p.requires_grad}
         for name, p in params.items():
-            if wanted[name].grad is None:
-                assert id(p) not in gradients, name
-            elif float(wanted[name].grad.abs().max()) > 1e-7 * scale:
-                grads = (gradients[id(p)].numpy(), own[name].grad, wanted[name].grad)
-                yield _compare(f"gradient of {name}", *grads, 4)
+            grad = wanted[name].grad
+            if grad is None:
+                assert id(p) not in gradients, f"{name} has a gradient"
+            elif float(grad.abs().max()) > 1e-7 * scale:
+                assert id(p) in gradients, f"{name} has no gradient"
+                narrow = [each[name].grad for each in own]
+                array, what = gradients[id(p)].numpy(), f"gradient of {name}"
+                yield _compare(what, array, narrow, grad, 4, self.floor)
 
     def steps(self, count: int = 5) -> Iterator[Finding]:
         """Weights and statistics after steps of SGD. Asserts that recorded steps have the bits of
         executed ones."""
         trained = []
-        for each, given in zip(self._in_training(), self.inputs, strict=True):
-            sgd = self.torch.optim.SGD([p for p in each.parameters() if p.requires_grad], 1e-3)
+        for module, x in self._runs(True):
+            sgd = self.torch.optim.SGD([p for p in module.parameters() if p.requires_grad], _RATE)
             for _ in range(count):
                 sgd.zero_grad()
-                self.loss.of_torch(self.torch, each(*given)).backward()
+                self.loss.of_torch(self.torch, module(*x)).backward()
                 sgd.step()
-            trained.append(each.state_dict())
+            trained.append(module.state_dict())
         states = []
         for use_graph in (False, True):
             self.net.set_states(self.start)
-            self.net.set_optimizer(opt.SGD(lr=1e-3))
-            self.net.compile(
-                [tensor.from_numpy(x) for x in self.arrays], is_train=True, use_graph=use_graph
-            )
+            self.net.set_optimizer(opt.SGD(lr=_RATE))
+            self.net.compile(self.given, is_train=True, use_graph=use_graph)
             for _ in range(count):
-                self.net(*self.arrays, np.zeros(1, np.float32))
+                self.net(*self.given, np.zeros(1, np.float32))
             states.append(self.net.state_dict())
-        assert states[0].keys() == trained[1].keys()
+        *own, wanted = trained
+        assert states[0].keys() == wanted.keys()
         for name, value in states[0].items():
             assert value.dtype == trained[0][name].dtype, name
             assert self.torch.equal(value, states[1][name]), f"{name}: recorded steps differ"
+            if self.wide and float(wanted[name].abs().max()) < _NOISE:
+                continue
             if value.is_floating_point():
-                pair = trained[0][name], trained[1][name]
-                yield _compare(f"{name} after steps", value.numpy(), *pair, 16)
+                narrow = [each[name] for each in own]
+                array, what = value.numpy(), f"{name} after steps"
+                yield _compare(what, array, narrow, wanted[name], 16, self.floor)
             else:
-                assert self.torch.equal(value, trained[1][name]), name
+                assert self.torch.equal(value, wanted[name]), name
 
-    def _in_training(self) -> list[Any]:
-        """The module in float32 and in float64, in training: parts of a module in training stay as
-        they are."""
-        pair = [copy.deepcopy(self.module), _double(self.module)]
-        return [each if self.module.training else each.train() for each in pair]
+    def _runs(self, train: bool) -> list[tuple[Any, Any]]:
+        """PyTorch's runs, as modules and inputs: those that measure errors, and last the right one,
+        in float64. Parts of a module in training stay as they are."""
+        runs = [(copy.deepcopy(self.module), self._form(i)) for i in range(self.forms)]
+        if not self.wide and self.forms > 1:
+            runs[1][0].to(memory_format=self.torch.channels_last)
+        runs.append((_double(self.module), tuple(map(_wide, self.inputs))))
+        for module, _ in runs:
+            if not train:
+                module.eval()
+            elif not self.module.training:
+                module.train()
+        return runs
+
+    def _form(self, i: int) -> tuple[Any, ...]:
+        """The inputs of the run i."""
+        torch = self.torch
+        if i == 0 and not self.wide:
+            return self.inputs
+        if i == 1 and not self.wide:
+            kind = torch.channels_last
+            return tuple(
+                x.contiguous(memory_format=kind) if x.ndim == 4 else x for x in self.inputs
+            )
+        drawn = torch.Generator().manual_seed(i)
+
+        def changed(x: Any) -> Any:
+            if not x.is_floating_point():
+                return x
+            step = torch.finfo(x.dtype).eps
+            up = torch.rand(x.shape, generator=drawn) < 0.5
+            return torch.where(up, x * (1 + step), x * (1 - step))
+
+        return tuple(map(changed, self.inputs))
 
 
-def _of_outputs(what: str, found: Any, outputs: list[Any], factor: float) -> Iterator[Finding]:
-    for y, a, b in zip(_flat(found), *map(_flat, outputs), strict=True):
-        yield _compare(what, y.numpy(), a, b, factor)
+def _of_outputs(
+    what: str, found: Any, outputs: list[Any], factor: float, floor: float
+) -> Iterator[Finding]:
+    for y, *narrow, wide in zip(_flat(found), *map(_flat, outputs), strict=True):
+        yield _compare(what, y.numpy(), narrow, wide, factor, floor)
 
 
-def check(torch: Any, module: Any, *inputs: Any, steps: bool = True) -> Any:
+def check(torch: Any, module: Any, *inputs: Any, steps: bool = True, **options: Any) -> Any:
     """Asserts that outputs in inference and training, gradients, and weights after steps of SGD are
-    right, executed and recorded. Returns the network."""
-    compared = Comparison(torch, module, *inputs)
+    right, executed and recorded. `options` are those of Comparison. Returns the network."""
+    compared = Comparison(torch, module, *inputs, **options)
     parts = [compared.inference, compared.training, *([compared.steps] if steps else [])]
     for part in parts:
         for each in part():

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from .. import autograd, layer, tensor
 from .. import singa_wrap as _c
 from ..graph.step_graphs import Rewriting, StepGraphs
-from ..layer.place import Place
 from ..raw import words
 from ..tape import autocast
 from ..tape.behaviour import behaviour
@@ -28,6 +27,7 @@ from ..tensor import Tensor
 from .above import of_above
 from .inputs import KEPT, Like, as_tensor, like_of, with_type
 from .modes import Step, Threads, in_mode, running
+from .place import Place
 from .reports import Inspectable
 from .states import Savable
 

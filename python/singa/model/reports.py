@@ -8,12 +8,12 @@ from typing import IO, TYPE_CHECKING, Any
 
 from .. import autograd, layer
 from ..graph.memory_plan import MemoryPlan, memory_plan
-from ..layer.outputs import outputs_of
 from ..layer.summary import Summary, summarize
 from ..raw.process import notebook_cell
 from .above import of_above
 from .inputs import example
 from .modes import in_mode
+from .outputs import outputs_of
 
 if TYPE_CHECKING:
     from ..drawing.svg import Picture

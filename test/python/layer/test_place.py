@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from singa import device, layer, model, tensor
 from singa.layer.base import Layer
-from singa.layer.place import Place
+from singa.model.place import Place
 
 HERE = device.get_default_device()
 THERE = device.create_cpu_device(separate=True)

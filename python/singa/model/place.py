@@ -6,8 +6,8 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, cast
 
+from ..layer.base import CONTAINERS, Layer
 from ..tensor import Tensor
-from .base import CONTAINERS, Layer
 
 if TYPE_CHECKING:
     from ..device import Device

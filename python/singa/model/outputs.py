@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .base import Layer
-from .observers import observers
+from ..layer.base import Layer
+from ..layer.observers import observers
 
 
 def outputs_of(root: Layer, names: Sequence[str], run: Callable[[], Any]) -> list[Any]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
     Arrays = dict[str, NDArray[Any]]
+    Types = dict[str, ValueType]
 
 _MODES = {"inference": False, "training": True}
 #: Names of constants in a file begin so; no name of a `state_dict()` does.
@@ -67,9 +68,9 @@ def build(
     """The network of a description. Raises ValueError, TypeError, LookupError or
     UnsupportedError for anything else."""
     states = network["states"]
+    kept = _state_types(states, arrays)
     graphs = {
-        training: _built(network["graphs"][mode], arrays, states.keys())
-        for mode, training in _MODES.items()
+        training: _built(network["graphs"][mode], arrays, kept) for mode, training in _MODES.items()
     }
     net = TorchModel(_text(network["module"]), graphs, loss)
     for name, state in states.items():
@@ -81,6 +82,16 @@ def build(
             net._put(name, as_tensor(arrays[name].astype(kind), device), bool(state["trained"]))
     net.training = False
     return net
+
+
+def _state_types(states: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Types:
+    types: Types = {}
+    for name, state in states.items():
+        if "same" in state:
+            types[name] = types[state["same"]]
+        else:
+            types[name] = ValueType(DType[state["type"]].name, arrays[name].shape)
+    return types
 
 
 class _Constants:
@@ -150,17 +161,22 @@ def _described_template(x: Any) -> Any:
 
 
 def _built(
-    described: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], states: Any
+    described: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], states: Types
 ) -> Exported:
     types = {_text(name): _built_type(t) for name, t in described["types"].items()}
     inputs = {_text(name): _built_type(t) for name, t in described["inputs"].items()}
     if any(t.shape is None or t.type not in DType.__members__ for t in inputs.values()):
         raise ValueError("an input has no shape, or a type that singa does not have")
     constants = {}
+    held = {**inputs, **states}
     for name, each in described["constants"].items():
         array = arrays[each["array"]].astype(numpy_type(each["type"]))
         array.flags.writeable = False
         constants[_text(name)] = array
+        held[name] = ValueType(each["type"], array.shape)
+    for name, wanted in types.items():
+        if held.get(name, wanted) != wanted:
+            raise ValueError(f"{name!r} is {_shown(held[name])}, and not {_shown(wanted)}")
     nodes = [_built_node(node, types) for node in described["nodes"]]
     known = {*inputs, *constants, *states}
     for node in nodes:
@@ -175,6 +191,10 @@ def _built(
         raise ValueError(f"nothing makes {sorted(missing)}")
     if outputs[len(outputs) - len(written) :] != list(written.values()):
         raise ValueError("the values that a run writes are not its last results")
+    for name, value in written.items():
+        result = types.get(value) or held[value]
+        if result != states[name]:
+            raise ValueError(f"{name!r} is {_shown(states[name])}, a run writes {_shown(result)}")
     read = {name for node in nodes for name in node.inputs} | {*outputs}
     for node in nodes:
         node.used = tuple(name in read for name in node.outputs)
@@ -183,6 +203,11 @@ def _built(
     for guard in described["guards"]:
         guards.holds(guard, [[2] * len(t.shape or ()) for t in inputs.values()])
     return Exported(graph, written, form, [*described["guards"]])
+
+
+def _shown(t: ValueType) -> str:
+    lengths = "?" if t.shape is None else ", ".join(map(str, t.shape))
+    return f"{t.type} ({lengths})"
 
 
 def _built_type(described: Any) -> ValueType:

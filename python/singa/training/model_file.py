@@ -231,6 +231,8 @@ def _from_onnx(file: Path, device: Any) -> Model:
 def _loaded(metadata: Mapping[str, Any], arrays: Arrays, device: Any) -> Model:
     network, names, transform = (metadata[k] for k in ("network", "class_names", "transform"))
     inputs = [_example(each, device) for each in metadata["inputs"]]
+    if not inputs:
+        raise ValueError("the network has no inputs")
     if network["kind"] == "onnx":
         from .. import onnx
 

@@ -195,6 +195,12 @@ _HOSTILE: list[tuple[Change, str]] = [
     (lambda n, g, a: n["states"].pop("conv.weight"), r"reads \['conv.weight'\], which nothing"),
     (lambda n, g, a: n["states"]["conv.bias"].update(type="object"), "object"),
     (lambda n, g, a: n["states"]["conv.bias"].update(same="x"), "'x'"),
+    (
+        lambda n, g, a: a.update({"conv.weight": a["conv.weight"][:, :1]}),
+        r"'conv.weight' is float32 \(\d, 1, 3, 3\), and not float32 \(\d, \d, 3, 3\)",
+    ),
+    (lambda n, g, a: n["states"]["conv.bias"].update(type="int32"), "'conv.bias' is int32 "),
+    (lambda n, g, a: a.update({".constant.0": np.zeros((7, 7))}), r" is \w+ \(7, 7\), and not "),
     (lambda n, g, a: n.update(loss={"layer": "system", "arguments": {}}), "no layer 'system'"),
     (lambda n, g, a: n.update(module=3), "3 is no text"),
     (lambda n, g, a: g["nodes"].pop(0), "which nothing makes"),
@@ -236,3 +242,11 @@ def test_hostile_files(change: Change, message: str) -> None:
     with pytest.raises(ValueError, match=message) as error:
         singa.load("pets.singa")
     assert "pets.singa" in str(error.value)
+
+
+def test_a_network_has_inputs() -> None:
+    file = Path(__file__).parents[2] / "fuzz" / "torch_network.safetensors"
+    arrays, metadata = load_safetensors(file)
+    save_safetensors("pets.singa", arrays, metadata | {"inputs": []})
+    with pytest.raises(ValueError, match="the network has no inputs"):
+        singa.load("pets.singa")

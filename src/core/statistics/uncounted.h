@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+
 namespace singa {
 
 /// While it lives, this thread's work is in no statistics: its operations in no profile, its
@@ -11,10 +13,16 @@ class UncountedScope {
   ~UncountedScope();
   UncountedScope(const UncountedScope&) = delete;
   UncountedScope& operator=(const UncountedScope&) = delete;
+
+  static bool IsOnThisThread();
+  static std::atomic<int> on_all_threads;
 };
 
-/// Whether this thread is in such a scope.
-bool IsUncounted();
+/// Whether this thread is in such a scope. Takes one load where no thread is.
+inline bool IsUncounted() {
+  return UncountedScope::on_all_threads.load(std::memory_order_relaxed) > 0 &&
+         UncountedScope::IsOnThisThread();
+}
 /// How long this thread has been in such scopes that have ended.
 double UncountedMilliseconds();
 

@@ -108,7 +108,7 @@ def test_is_pytorch(torch: ModuleType, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", _DTYPES)
 def test_wide_heads(torch: ModuleType, dtype: str) -> None:
     rng = np.random.default_rng(2)
-    arrays = _inputs(rng, (1, 2, 2), (70, 131), (256, 256))
+    arrays = _inputs(rng, (1, 1, 1), (70, 131), (256, 256))
     _compare(torch, arrays, dtype, is_causal=True)
 
 

@@ -5,8 +5,8 @@ agree within rounding. NaN and infinity stay what they are."""
 import numpy as np
 import pytest
 import singa
-from random_geometry import draws
 from singa import autograd, layer, model, opt, tensor
+from trials import draws
 
 STEPS = 7
 POISONS = (np.nan, np.inf, -np.inf)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import singa
-from random_geometry import draws
 from singa import autograd, model, tensor
+from trials import draws
 
 Arrays = dict[str, np.ndarray]
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import singa
 from ops.table import CASES, LARGE, Case
-from random_geometry import TRIALS
 from singa import autograd, ops, tensor
+from trials import TRIALS
 
 pytestmark = pytest.mark.usefixtures("training")
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from random_geometry import TRIALS, Families, Trial, copies, products, run
+from random_geometry import Families, Trial, copies, products, run
 from singa import autograd
 from singa import singa_wrap as wrap
+from trials import TRIALS
 
 family = Families()
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from random_geometry import draws
 from singa import autograd, tensor
+from trials import draws
 
 pytestmark = pytest.mark.usefixtures("training")
 

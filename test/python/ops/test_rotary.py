@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import singa
-from random_geometry import draws
 from singa import autograd, layer, tensor
+from trials import draws
 
 pytestmark = pytest.mark.usefixtures("training")
 

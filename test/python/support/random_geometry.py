@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -25,6 +24,7 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis import strategies as st
 from singa import autograd, tensor
 from singa import singa_wrap as wrap
+from trials import TRIALS
 
 Array = np.ndarray[Any, Any]
 Oracle = Callable[..., Any]
@@ -32,7 +32,6 @@ Oracle = Callable[..., Any]
 Bounds = tuple[list[Any], list[Any]]
 Bound = Callable[["Trial", Oracle, list[Any], list[Any]], Bounds]
 
-TRIALS = int(os.environ.get("SINGA_TEST_TRIALS", "200"))
 
 _DECISIONS = 256  # bytes of a trial; no trial has used more than half of them
 # The reference kernels exist on the CPU only.
@@ -49,11 +48,6 @@ _SMALLEST = {
     "float16": 2.0**-24,
     "bfloat16": 2.0**-133,
 }
-
-
-def draws(most: int) -> int:
-    """How many of `most` cases a test draws: the share that SINGA_TEST_TRIALS has of 200."""
-    return max(2, min(most, most * TRIALS // 200))
 
 
 @contextlib.contextmanager

@@ -223,7 +223,7 @@ def test_reference_agrees_with_what_runs() -> None:
     ops = ["AttentionForward", "AttentionBackward"]
     with singa.opcheck(ops=ops) as check:
         for dtype in ("float32", "bfloat16"):
-            for _ in range(6):
+            for _ in range(draws(6)):
                 n, m = (int(rng.integers(1, 150)) for _ in range(2))
                 arrays = _inputs(rng, (2, 4, 2), (n, m), (int(rng.integers(1, 70)), 24))
                 options: dict[str, Any] = {"is_causal": bool(rng.integers(2)), "enable_gqa": True}
@@ -231,7 +231,7 @@ def test_reference_agrees_with_what_runs() -> None:
                     mask = rng.random((n, m)) < 0.7
                     options["attn_mask"] = _tensor(mask, trained=False)
                 _ours(arrays, dtype, dropout_p=0.2, **options)
-    assert [check.stats()[op]["checked"] for op in ops] == [12, 12]
+    assert [check.stats()[op]["checked"] for op in ops] == [2 * draws(6)] * 2
 
 
 def test_autocast_converts_the_operands() -> None:

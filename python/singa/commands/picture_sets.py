@@ -20,7 +20,7 @@ from ..data.transforms import Transform
 from ..training.program import say, warnings_as_notes
 from ..training.recipe import load_cifar10
 from ..training.task import TASKS, OneClass, Regression, SeveralLabels, Task
-from .picture_size import fitting_size, usual_side
+from .picture_size import fitting_epochs, fitting_size, usual_side
 
 Statistics = tuple[Sequence[float], Sequence[float]]
 
@@ -230,9 +230,10 @@ def load(args: argparse.Namespace, statistics: Statistics | None = None) -> Pict
     return sets
 
 
-def choose_size(args: argparse.Namespace) -> None:
-    """Sets the size of the images of a folder of pictures, unless it is given."""
-    if args.size is not None or kind_of(args.data, args.download) != "pictures":
+def choose_by_pictures(args: argparse.Namespace) -> None:
+    """Sets the size of the images of a folder of pictures, and the number of epochs, unless they
+    are given."""
+    if None not in (args.size, args.epochs) or kind_of(args.data, args.download) != "pictures":
         return
     root = Path(args.data)
     parts = parts_of(root) if root.is_dir() else None
@@ -240,7 +241,15 @@ def choose_size(args: argparse.Namespace) -> None:
         warnings.simplefilter("ignore")  # `load` warns
         place = root if parts is None else parts[0]
         listed = data.ImageFolder(place, columns=_columns(args), task=task_name(args))
-    args.size = args.settings["size"] = fitting_size(args.architecture, usual_side(listed.paths))
+    if args.size is None:
+        args.size = fitting_size(args.architecture, usual_side(listed.paths))
+    if args.epochs is None:
+        count = len(listed)
+        if parts is None:
+            held_out = listed.held_out
+            count = int(count * (1 - args.split) if held_out is None else (~held_out).sum())
+        args.epochs = fitting_epochs(min(count, args.images or count), args.size)
+    args.settings |= {"size": args.size, "epochs": args.epochs}
 
 
 def _columns(args: argparse.Namespace) -> Any:

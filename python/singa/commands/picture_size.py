@@ -1,4 +1,5 @@
-"""The side of the images that a network gets, chosen by the network and by the pictures."""
+"""What follows from a network and from the pictures: the side of the images that it gets, and how
+often it sees them."""
 
 from __future__ import annotations
 
@@ -18,6 +19,10 @@ _SAMPLE = 100  # pictures whose size is read
 _LARGEST = 64
 _SMALLEST = (16, 64)  # of such networks, and of networks for larger pictures
 _STEPS = (4, 32)
+#: Epochs by default, and the pixels of all of them together that more than the first may take:
+#: those of 2,000 pictures of 64 x 64.
+_EPOCHS, _MOST_EPOCHS = 20, 60
+_PIXELS = 2000 * 64**2 * _EPOCHS
 
 
 def usual_side(paths: Sequence[Path]) -> int:
@@ -44,6 +49,12 @@ def fitting_size(architecture: str, side: int) -> int:
     size = max(math.ceil(side / step) * step, _SMALLEST[is_large])
     size = min(size, max(own, _LARGEST)) if side else max(own, _LARGEST)
     return size if size >= own or _accepts(architecture, size) else own
+
+
+def fitting_epochs(pictures: int, side: int) -> int:
+    """Epochs for so many training pictures, of which the network gets side x side pixels: few or
+    small ones are seen more often."""
+    return min(max(_PIXELS // max(pictures * side**2, 1), _EPOCHS), _MOST_EPOCHS)
 
 
 def _accepts(architecture: str, size: int) -> bool:

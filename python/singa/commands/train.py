@@ -8,7 +8,7 @@
     python -m singa train --quick                   a short run on generated images
     python -m singa train --data cifar-10 --download          downloads CIFAR-10 first
     python -m singa train --out runs/pets --resume  continues after Ctrl-C or a crash
-    python -m singa train --out runs/pets --resume --epochs 40   trains longer
+    python -m singa train --out runs/pets --resume --epochs 80   trains longer
     python -m singa predict runs/pets cat.jpg       asks the trained network
 
 --data takes
@@ -123,7 +123,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     add_recipe_arguments(
         run,
-        epochs="15; pictures: 20",
+        epochs="15; pictures: 20, up to 60 where they are few or small",
         batch_size="128; pictures: 32",
         lr="0.1; pictures: 0.025, with --weights 0.01",
     )
@@ -227,9 +227,9 @@ def _set_defaults(parser: argparse.ArgumentParser, given: argparse.Namespace) ->
     if kind == "mnist":
         parser.set_defaults(model="lenet")
     if kind == "pictures":
-        parser.set_defaults(model="resnet20_cifar", epochs=20, batch_size=32, lr=0.025)
+        parser.set_defaults(model="resnet20_cifar", epochs=None, batch_size=32, lr=0.025)
         if given.weights:
-            parser.set_defaults(model=None, lr=0.01)
+            parser.set_defaults(model=None, epochs=20, lr=0.01)
     set_recipe_defaults(parser, given)
     return kind
 
@@ -274,7 +274,7 @@ def train(args: argparse.Namespace) -> int:
     if start is not None:
         args.model = args.settings["model"] = start.name
         args.size = args.settings["size"] = args.size or start.side
-    picture_sets.choose_size(args)  # before the seed is set: it may draw
+    picture_sets.choose_by_pictures(args)  # before the seed is set: it may draw
     singa.seed(args.seed)
     sets = picture_sets.load(args, None if start is None else start.statistics)
     loader, test_loader = sets.loaders(args)

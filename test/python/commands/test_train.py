@@ -14,7 +14,7 @@ from cifar10_run import OPTIONS, outcome, write_cifar10
 from picture_folders import coloured, write_colours
 from singa import data, metric, opt, tensor
 from singa.commands import decoding, picture_sets, run_folder, train
-from singa.commands.picture_size import fitting_size
+from singa.commands.picture_size import fitting_epochs, fitting_size
 from singa.examples import cifar10
 from singa.training import Trainer, checkpoint, read_log
 from singa.training.picture_classifier import PictureClassifier
@@ -244,10 +244,12 @@ def test_defaults_depend_on_the_data(colours, tmp_path, monkeypatch):
         return args.model, args.epochs, args.batch_size, args.lr, args.size, str(args.out)
 
     assert settings() == ("resnet20", 15, 128, 0.1, None, "runs/resnet20")
-    assert settings("--data", colours) == ("resnet20_cifar", 20, 32, 0.025, None, "runs/colours")
+    assert settings("--data", colours) == ("resnet20_cifar", None, 32, 0.025, None, "runs/colours")
     assert settings("--data", colours, "--model", "mobilenet_v2", "--optimizer", "adamw") == (
-        "mobilenet_v2", 20, 32, 0.001, None, "runs/colours"
+        "mobilenet_v2", None, 32, 0.001, None, "runs/colours"
     )  # fmt: skip
+    assert settings("--data", colours, "--quick")[1] == 5
+    assert settings("--data", colours, "--weights", "runs/a")[1:4] == (20, 32, 0.01)
     assert settings("--quick", "--lr", 0.2)[1:4] == (5, 128, 0.2)
 
 
@@ -298,6 +300,27 @@ def test_what_a_cache_needs(colours):
 )
 def test_the_size_follows_the_pictures(model, side, size):
     assert fitting_size(model, side) == size
+
+
+@pytest.mark.parametrize(
+    ("pictures", "side", "epochs"),
+    [(1, 16, 60), (2000, 32, 60), (2000, 48, 35), (2000, 64, 20), (50000, 32, 20), (300, 224, 20)],
+)
+def test_few_and_small_pictures_are_seen_more_often(pictures, side, epochs):
+    assert fitting_epochs(pictures, side) == epochs
+
+
+def test_epochs_by_default(colours, tmp_path, monkeypatch):
+    """A fifth of the pictures is held out."""
+    asked = []
+    monkeypatch.setattr(picture_sets, "fitting_epochs", lambda *given: asked.append(given) or 1)
+    monkeypatch.setattr(picture_sets, "load", lambda *_: sys.exit(3))
+    for options in ((), ("--size", 32), ("--images", 9), ("--split", 0.5)):
+        args = train.parse(["--data", str(colours), *map(str, options), "--out", str(tmp_path)])
+        with pytest.raises(SystemExit):
+            train.train(args)
+        assert (args.epochs, args.settings["epochs"]) == (1, 1)
+    assert asked == [(38, 24), (38, 32), (9, 24), (24, 24)]
 
 
 def test_small_pictures_stay_as_they_are(run, colours, tmp_path, capsys):

@@ -78,6 +78,18 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "timeout": "num_workers alone: its workers are threads",
         "worker_init_fn": "seed, on which all random draws depend",
     },
+    "ImageFolder": {
+        "class_mode": "task",
+        "fn_col": "columns=(FILE, LABEL)",
+        "label_col": "columns=(FILE, LABEL)",
+        "label_delim": "task='multilabel', which finds what separates labels",
+        "root": "path",
+        "target_size": "a transform of the DataLoader, such as data.Resize",
+        "transform": "transform of the DataLoader",
+        "valid_col": "a column is_valid, which split() follows",
+        "valid_pct": "split(fraction)",
+        "y_col": "columns=(FILE, LABEL)",
+    },
     "optimizer": {
         "amsgrad": "opt.Adam(lr=...) without it",
         "learning_rate": "lr",

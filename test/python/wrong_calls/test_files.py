@@ -248,9 +248,14 @@ data.Resize(3).with_masks(np.zeros((1, 3, 5, 5)), np.zeros((1, 4, 5)), RNG)
 data.training_transform(3, (0,), (1,), "auto")
     -> ValueError: [training_transform] augment standard trivial rand auto
 data.evaluation_transform(3, (0,), (1,), 0) -> ValueError: [evaluation_transform] crop
-data.ImageFolder("no", transform=1) -> TypeError: [ImageFolder] 'transform' csv classes cache
+data.ImageFolder("no", kind=1) -> TypeError: [ImageFolder] 'kind' csv classes cache task
+data.ImageFolder("no", transform=1) -> TypeError: [ImageFolder] 'transform' DataLoader
+data.ImageFolder("no", label_delim=" ") -> TypeError: [ImageFolder] 'label_delim' task='multilabel'
 data.MaskFolder("no", transform=1) -> TypeError: [MaskFolder] 'transform' images masks
 data.ImageFolder("no") -> FileNotFoundError: [ImageFolder] no
+data.ImageFolder(".", task="both")
+    -> ValueError: [ImageFolder] task classes multilabel regression 'both'
+data.ImageFolder(".", task="regression") -> ValueError: [ImageFolder] task='regression' CSV
 data.ImageFolder(".", channels=2) -> ValueError: [ImageFolder] channels 1 3 2
 data.ImageFolder(".", shorter_side=0) -> ValueError: [ImageFolder] shorter_side 1 0
 data.MaskFolder("no") -> FileNotFoundError: [MaskFolder] no/images

@@ -42,6 +42,9 @@ class Start:
             return said  # the task has the loss
         if hasattr(net, "label_smoothing"):
             net.label_smoothing = label_smoothing
+            if net.architecture is not None:  # of which a file makes the network again
+                arguments = {**net.architecture["arguments"], "label_smoothing": label_smoothing}
+                net.architecture = {**net.architecture, "arguments": arguments}
         elif label_smoothing or getattr(net, "loss", None) is None:
             net.loss = layer.CrossEntropyLoss(label_smoothing=label_smoothing)
         return said

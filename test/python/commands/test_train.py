@@ -99,7 +99,8 @@ def test_the_saved_model_is_the_one_that_was_tested(trained, colours):
         _, held_out = data.ImageFolder(colours, on_error="skip").split(0.2, 0)
     rows = classifier.probabilities([held_out[index][0] for index in range(len(held_out))])
     assert (rows.argmax(1) == held_out.labels).all()
-    loss = -np.log(rows[np.arange(len(rows)), held_out.labels]).mean()
+    own = np.log(rows[np.arange(len(rows)), held_out.labels]).mean()
+    loss = -0.9 * own - 0.1 * np.log(rows).mean()  # label smoothing
     # The run reduces pictures while it reads them.
     assert loss == pytest.approx(log_of(trained)[-1]["test_loss"], abs=0.05)
 
@@ -238,9 +239,11 @@ def test_generated_images_and_defaults(run, tmp_path, monkeypatch):
 
 def test_defaults_depend_on_the_data(colours, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    smoothing = []
 
     def settings(*options):
         args = train.parse([str(option) for option in options])
+        smoothing.append(args.label_smoothing)
         return args.model, args.epochs, args.batch_size, args.lr, args.size, str(args.out)
 
     assert settings() == ("resnet20", 15, 128, 0.1, None, "runs/resnet20")
@@ -251,6 +254,7 @@ def test_defaults_depend_on_the_data(colours, tmp_path, monkeypatch):
     assert settings("--data", colours, "--quick")[1] == 5
     assert settings("--data", colours, "--weights", "runs/a")[1:4] == (20, 32, 0.01)
     assert settings("--quick", "--lr", 0.2)[1:4] == (5, 128, 0.2)
+    assert smoothing == [0, 0.1, 0.1, 0.1, 0, 0]
 
 
 @pytest.mark.parametrize(("share", "advised"), [(0.3, True), (0.1, False)])

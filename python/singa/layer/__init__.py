@@ -32,7 +32,7 @@ _INTERNAL_MODULES = frozenset(
 #: What the modules define for each other.
 _INTERNAL = frozenset(
     [
-        *("TransformerLayer", "added", "changed_alike", "first_tensor", "room_for", "take_room"),
+        *("TransformerLayer", "first_tensor", "room_for", "take_room"),
         "zeros",
     ]
 )
@@ -48,7 +48,6 @@ if TYPE_CHECKING:  # type checkers follow the imports
     from .containers import *
     from .conv import *
     from .creation import *
-    from .decoder import *
     from .layout import *
     from .linear import *
     from .loss import *
@@ -60,7 +59,7 @@ if TYPE_CHECKING:  # type checkers follow the imports
     from .rotary import *
     from .sequences import *
     from .simple import *
-    from .torch_attention import *
+    from .transformer import *
 else:
     _public = defined(*modules_of(__name__, _INTERNAL_MODULES), internal=_INTERNAL)
     globals().update(_public)

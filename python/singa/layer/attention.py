@@ -1,22 +1,20 @@
-"""Attention layers: multi-head attention, transformer encoders, and the cache of keys and values
-for sampling."""
+"""Attention layers: multi-head attention, and the cache of keys and values for
+sampling."""
 
 from __future__ import annotations
 
-import copy
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from .. import autograd, initializer, singa_wrap, tensor
+from ..ops.reduction import softmax_along
 from ..raw.check import fraction, integer
 from ..tensor import Tensor
 from .base import Layer
 from .linear import Linear, zeros
-from .norm import LayerNorm
 from .rotary import RotaryEmbedding
-from .simple import Dropout, Sequential
 
 #: Initial values of PyTorch's nn.Linear: uniform over ±1 / sqrt(in).
 _like_torch = functools.partial(
@@ -254,7 +252,7 @@ class MultiHeadAttention(Layer):
         """Query, key and value as (batch, length, features)."""
         if self.batch_first:
             return query, key, value
-        return changed_alike(lambda x: x.transpose((1, 0, 2)), query, key, value)
+        return _changed_alike(lambda x: x.transpose((1, 0, 2)), query, key, value)
 
     def _merged(self, y: Tensor) -> Tensor:
         """The result of the layer from that of each head, (B, heads, N, head_dim)."""
@@ -326,7 +324,7 @@ class MultiHeadAttention(Layer):
             return used[0] if used else None
         if all(mask.dtype == tensor.bool_ for mask in used):
             return autograd._and(used[0], used[1])
-        return autograd.add(*[added(mask) for mask in used])
+        return autograd.add(*[_added(mask) for mask in used])
 
     def _check_mask(self, name: str, mask: Tensor, shapes: list[tuple[int, ...]]) -> None:
         if tuple(mask.shape) not in shapes:
@@ -336,7 +334,7 @@ class MultiHeadAttention(Layer):
             )
 
 
-def changed_alike(
+def _changed_alike(
     change: Callable[[Tensor], Tensor], query: Tensor, key: Tensor, value: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """All three changed; those that are one tensor stay one, which has one projection."""
@@ -351,7 +349,7 @@ def _used(mask: Tensor) -> Tensor:
     return autograd._not(mask) if mask.dtype == tensor.bool_ else mask
 
 
-def added(mask: Tensor) -> Tensor:
+def _added(mask: Tensor) -> Tensor:
     """What a mask adds to the scores."""
     if mask.dtype != tensor.bool_:
         return mask
@@ -359,139 +357,113 @@ def added(mask: Tensor) -> Tensor:
     return autograd.where(tensor.zeros((), mask.device), excluded, mask)
 
 
-def _known_activation(
-    layer: str, activation: str | Callable[[Tensor], Tensor]
-) -> str | Callable[[Tensor], Tensor]:
-    """The activation, if it is one that transformers take. Raises ValueError for others."""
-    if activation not in ("relu", "gelu") and not callable(activation):
-        raise ValueError(
-            f"[{layer}] activation must be 'relu', 'gelu' or a function, got {activation!r}"
-        )
-    return activation
+class MultiheadAttention(MultiHeadAttention):
+    """torch.nn.MultiheadAttention: a MultiHeadAttention that also returns its weights.
 
+    embed_dim, num_heads, dropout, bias, kdim, vdim  as for MultiHeadAttention
+    add_bias_kv, add_zero_attn                       False; others are not supported
+    batch_first                                      whether tensors are (batch, length, features);
+                                                     False, the default: (length, batch, features)
 
-class TransformerLayer(Layer):
-    """What the layers of encoders and decoders share: attentions and two Linear layers, each with a
-    residual connection and layer norm. Vaswani et al. 2017.
+    Names, initial values, weights and results are PyTorch's, whose state dict `Model.load_torch`
+    reads. Where the weights are not needed, `need_weights=False` or MultiHeadAttention saves the
+    memory of (batch, heads, N, M) scores. Masks are tensors of singa.
 
-    d_model          features of the input and of the result
-    nhead            number of heads, which divides d_model
-    dim_feedforward  features between the Linear layers (default 2048)
-    dropout          of the weights of attention, between the Linear layers, and behind each part
-                     (default 0.1)
-    activation       "relu" (the default), "gelu", or a function of a tensor
-    layer_norm_eps   added to the variances (default 1e-5)
-    batch_first      (batch, length, features), the default, or (length, batch, features)
-    norm_first       layer norm before each part instead of behind its residual connection (default
-                     False). Xiong et al. 2020
-    bias             biases of Linear layers, attention and norms (default True)
+    Raises ValueError for what is not supported, and as MultiHeadAttention.
+
+    >>> attention = layer.MultiheadAttention(8, num_heads=2, batch_first=True)
+    >>> x = tensor.random((1, 5, 8))
+    >>> y, weights = attention(x, x, x)
+    >>> y.shape, weights.shape
+    ((1, 5, 8), (1, 5, 5))
     """
-
-    _attentions: ClassVar[tuple[str, ...]] = ("self_attn",)  # names, as in torch.nn
-    self_attn: MultiHeadAttention
-    norm1: LayerNorm
-    norm2: LayerNorm
-    dropout1: Dropout
-    dropout2: Dropout
 
     def __init__(
         self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: str | Callable[[Tensor], Tensor] = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = True,
-        norm_first: bool = False,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
         bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
     ) -> None:
-        super().__init__()
-        self.activation = _known_activation(type(self).__name__, activation)
-        self.norm_first: bool = bool(norm_first)
-        for name in self._attentions:
-            attention = MultiHeadAttention(
-                d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first
+        for name, given in (("add_bias_kv", add_bias_kv), ("add_zero_attn", add_zero_attn)):
+            if given:
+                raise ValueError(
+                    f"[{type(self).__name__}] {name} must be False: keys and values that are added "
+                    "to those of the call are not supported"
+                )
+        super().__init__(embed_dim, num_heads, dropout, bias, kdim, vdim, batch_first)
+        self.add_bias_kv = self.add_zero_attn = False
+
+    def forward(  # type: ignore[override]
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """(result, weights); the weights are None unless `need_weights`.
+
+        query             (N, B, embed_dim); (B, N, embed_dim) with batch_first; or (N, embed_dim)
+                          of one sequence
+        key, value        (M, B, kdim) and (M, B, vdim), alike
+        key_padding_mask  (B, M), or (M) of one sequence: bool, where True excludes a key, or float,
+                          added to the scores
+        attn_mask         (N, M) or (B · num_heads, N, M), alike
+        average_attn_weights  weights are the mean over the heads, (B, N, M); or else
+                          (B, num_heads, N, M). Without B of one sequence
+        is_causal         says that attn_mask is causal, as in PyTorch; without one it is refused
+
+        In training the weights are those after dropout, as in PyTorch.
+        """
+        if is_causal and attn_mask is None:
+            raise ValueError(
+                f"[{self.title}] is_causal says of attn_mask that it is causal: give attn_mask; "
+                "layer.MultiHeadAttention needs none"
             )
-            setattr(self, name, attention)
-        self.linear1: Linear = Linear(dim_feedforward, bias=bias)
-        self.dropout: Dropout = Dropout(dropout)
-        self.linear2: Linear = Linear(d_model, bias=bias)
-        parts = range(1, len(self._attentions) + 2)
-        for part in parts:
-            setattr(self, f"norm{part}", LayerNorm(d_model, layer_norm_eps, bias=bias))
-        for part in parts:
-            setattr(self, f"dropout{part}", Dropout(dropout))
+        is_single = len(query.shape) == 2
+        if is_single:
+            query, key, value = _changed_alike(self._as_batch, query, key, value)
+            if key_padding_mask is not None:
+                key_padding_mask = autograd.unsqueeze(key_padding_mask, 0)
+        if need_weights:
+            y, weights = self._with_weights(query, key, value, key_padding_mask, attn_mask)
+            weights = autograd.reduce_mean(weights, (1,), 0) if average_attn_weights else weights
+        else:
+            y, weights = super().forward(query, key, value, key_padding_mask, attn_mask), None
+        if is_single:
+            y = autograd.squeeze(y, 0 if self.batch_first else 1)
+            weights = None if weights is None else autograd.squeeze(weights, 0)
+        return y, weights
 
-    def _feed_forward(self, x: Tensor) -> Tensor:
-        named = {"relu": autograd.relu, "gelu": autograd.gelu}
-        activation = named[self.activation] if isinstance(self.activation, str) else self.activation
-        return self.linear2(self.dropout(activation(self.linear1(x))))
+    def _as_batch(self, x: Tensor) -> Tensor:
+        return autograd.unsqueeze(x, 0 if self.batch_first else 1)
 
-
-class TransformerEncoderLayer(TransformerLayer):
-    """Self-attention and two Linear layers, each with a residual connection and layer norm.
-
-    Arguments are those of `layer.attention.TransformerLayer`. Names and defaults are those of
-    torch.nn.TransformerEncoderLayer, except batch_first, which is True by default.
-
-    Raises ValueError if nhead does not divide d_model.
-
-    >>> block = layer.TransformerEncoderLayer(8, 2, dim_feedforward=16)
-    >>> block(tensor.random((1, 5, 8))).shape
-    (1, 5, 8)
-    """
-
-    def forward(
+    def _with_weights(
         self,
-        src: Tensor,
-        src_mask: Tensor | None = None,
-        src_key_padding_mask: Tensor | None = None,
-        is_causal: bool = False,
-        cache: KeyValueCache | None = None,
-    ) -> Tensor:
-        """Arguments are those of MultiHeadAttention."""
-        options = src_key_padding_mask, src_mask, is_causal, cache
-        if self.norm_first:
-            x = src + self._attend(self.norm1(src), *options)
-            return x + self.dropout2(self._feed_forward(self.norm2(x)))
-        x = self.norm1(src + self._attend(src, *options))
-        return self.norm2(x + self.dropout2(self._feed_forward(x)))
-
-    def _attend(self, x: Tensor, *options: Any) -> Tensor:
-        return self.dropout1(self.self_attn(x, None, None, *options))
-
-
-class TransformerEncoder(Layer):
-    """A stack of `num_layers` copies of an encoder layer, and a norm behind them if one is given.
-
-    Names are those of torch.nn.TransformerEncoder. A layer that has not been called yet has no
-    parameters, so its copies get different initial values.
-
-    >>> encoder = layer.TransformerEncoder(layer.TransformerEncoderLayer(8, 2, 16), 2)
-    >>> encoder(tensor.random((1, 5, 8))).shape
-    (1, 5, 8)
-    """
-
-    def __init__(self, encoder_layer: Layer, num_layers: int, norm: Layer | None = None) -> None:
-        super().__init__()
-        count = integer("TransformerEncoder", "num_layers", num_layers, 1)
-        self.layers: Sequential = Sequential(*[copy.deepcopy(encoder_layer) for _ in range(count)])
-        self.norm = norm
-
-    def forward(
-        self,
-        src: Tensor,
-        mask: Tensor | None = None,
-        src_key_padding_mask: Tensor | None = None,
-        is_causal: bool = False,
-        caches: Sequence[KeyValueCache] | None = None,
-    ) -> Tensor:
-        """Arguments are those of MultiHeadAttention; `caches` has one cache for each layer."""
-        count = len(self.layers)
-        if caches is not None and len(caches) != count:
-            raise ValueError(f"[{self.title}] {len(caches)} caches for {count} layers")
-        for i in range(count):
-            cache = None if caches is None else caches[i]
-            src = self.layers[i](src, mask, src_key_padding_mask, is_causal, cache)
-        return src if self.norm is None else self.norm(src)
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None,
+        attn_mask: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        """The result, and the weights (B, num_heads, N, M)."""
+        self._check(query, key, value)
+        query, key, value = self._batch_first(query, key, value)
+        q, k, v = self._project(query, key, value)
+        scores = autograd.matmul(q * (1 / math.sqrt(self.head_dim)), k.transpose((0, 1, 3, 2)))
+        mask = self._mask(key_padding_mask, attn_mask, query.shape, key.shape[1])
+        if mask is not None:
+            scores = autograd.add(scores, _added(mask))
+        weights = softmax_along(scores, -1)
+        if self.dropout:
+            weights = autograd.dropout(weights, ratio=self.dropout)
+        return self._merged(autograd.matmul(weights, v)), weights

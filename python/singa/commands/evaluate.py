@@ -4,10 +4,10 @@
     python -m singa evaluate runs/pets --data new    a folder for each class, or a CSV file
     python -m singa evaluate pets.singa --data new   a file of Model.save
 
-Prints the accuracy, the loss (cross-entropy, without label smoothing), precision, recall and F1 of
-each class, and the commonest mistakes. Classes are recognised by their names. Of a network with
-several labels: mean average precision, F1, and the share of pictures all of whose labels are right.
-Of one that predicts numbers: mean absolute error and R2, in the units of its training data.
+Prints the accuracy, the loss (cross-entropy), precision, recall and F1 of each class, and the
+commonest mistakes. Classes are recognised by their names. Of a network with several labels: mean
+average precision, F1, and the share of pictures all of whose labels are right. Of one that predicts
+numbers: mean absolute error and R2, in the units of its training data.
 """
 
 from __future__ import annotations

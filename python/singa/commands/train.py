@@ -126,7 +126,6 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         epochs="15; pictures: 20, up to 60 where they are few or small",
         batch_size="128; pictures: 32",
         lr="0.1; pictures: 0.025, with --weights 0.01",
-        label_smoothing="0; pictures with one class, without --weights: 0.1",
     )
     pictures = parser.add_argument_group("a folder of pictures (a resumed run keeps the first 8)")
     tasks = pictures.add_mutually_exclusive_group()
@@ -231,8 +230,6 @@ def _set_defaults(parser: argparse.ArgumentParser, given: argparse.Namespace) ->
         parser.set_defaults(model="resnet20_cifar", epochs=None, batch_size=32, lr=0.025)
         if given.weights:
             parser.set_defaults(model=None, epochs=20, lr=0.01)
-        elif picture_sets.task_name(given) == "classes":
-            parser.set_defaults(label_smoothing=0.1)
     set_recipe_defaults(parser, given)
     return kind
 

@@ -46,12 +46,7 @@ RECIPE = (
 
 
 def add_recipe_arguments(
-    group: Any,
-    *,
-    epochs: str = "15",
-    batch_size: str = "128",
-    lr: str = "0.1",
-    label_smoothing: str = "0",
+    group: Any, *, epochs: str = "15", batch_size: str = "128", lr: str = "0.1"
 ) -> None:
     """Adds the options on which the weights of a run depend, whatever its data and its network are:
     those of RECIPE. The texts describe the defaults."""
@@ -82,7 +77,7 @@ def add_recipe_arguments(
     )
     add("--momentum", type=amount, default=0.9, metavar="X", help="of sgd [%(default)s]")
     add("--weight-decay", type=amount, default=5e-4, metavar="X", help="[0.0005; adamw: 0.05]")
-    add("--label-smoothing", type=amount, default=0, metavar="X", help=f"[{label_smoothing}]")
+    add("--label-smoothing", type=amount, default=0, metavar="X", help="[%(default)s]")
     add("--no-augment", action="store_true", help="no random crop and flip")
     add(
         "--virtual-ranks",

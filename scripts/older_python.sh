@@ -26,7 +26,8 @@ if ! scripts/system.sh run "$root" "" bash -euc '
 cd /python
 ./configure --prefix="$1" OPT="-DNDEBUG -O1 -w" # quick to compile
 make -j"$2"
-make install
+make bininstall sharedinstall
+make libinstall PYTHON_FOR_BUILD=true # does not compile all modules
 ' bash "$folder" "${JOBS:-$(nproc)}" >"$folder.log" 2>&1; then
   tail -n 30 "$folder.log" >&2
   exit 1

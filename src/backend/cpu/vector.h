@@ -1,6 +1,6 @@
 #pragma once
 
-// Vectors of floats in registers, of any width; the compiler splits those that are too wide.
+// Vectors of floats in registers, of any width.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,12 +10,57 @@
 
 namespace singa::cpu {
 
+/// Lanes of the largest register.
+#if defined(__aarch64__)
+inline constexpr int64_t kRegisterLanes = 4;  // NEON
+#else
+inline constexpr int64_t kRegisterLanes = 16;
+#endif
+
 template <int64_t kLanes>
+struct Joined;
+template <int64_t kLanes, bool kJoined = (kLanes > kRegisterLanes)>
 struct VecOf {
   using Type __attribute__((vector_size(kLanes * sizeof(float)))) = float;
 };
 template <int64_t kLanes>
+struct VecOf<kLanes, true> {
+  using Type = Joined<kLanes>;
+};
+template <int64_t kLanes>
 using Vec = typename VecOf<kLanes>::Type;
+/// GCC's vector of any width, for what Joined lacks.
+template <int64_t kLanes>
+using Wide = typename VecOf<kLanes, false>::Type;
+
+/// A vector in several registers. GCC keeps its own in memory, also the sums of a loop, if they are
+/// wider than the registers of all instruction sets.
+template <int64_t kLanes>
+struct Joined {
+  using Half = Vec<kLanes / 2>;
+
+  Half low, high;
+
+  friend SINGA_INLINE Joined operator+(const Joined& a, const Joined& b) {
+    return {a.low + b.low, a.high + b.high};
+  }
+  friend SINGA_INLINE Joined operator-(const Joined& a, const Joined& b) {
+    return {a.low - b.low, a.high - b.high};
+  }
+  friend SINGA_INLINE Joined operator*(float a, const Joined& b) { return {a * b.low, a * b.high}; }
+  SINGA_INLINE Joined& operator+=(const Joined& other) { return *this = *this + other; }
+  SINGA_INLINE Joined& operator*=(float factor) { return *this = factor * *this; }
+  /// Replaces negative numbers by zero; NaN stays.
+  SINGA_INLINE void Rectify() {
+    if constexpr (kLanes / 2 > kRegisterLanes) {
+      low.Rectify();
+      high.Rectify();
+    } else {
+      low = low <= 0.0f ? Half{} : low;
+      high = high <= 0.0f ? Half{} : high;
+    }
+  }
+};
 
 /// The vector type for unaligned memory. GCC 12 compiles memcpy to two halves, and a vector load
 /// then waits for both stores.
@@ -27,9 +72,19 @@ template <class V>
 SINGA_INLINE void Load(V& v, const float* from) {
   v = *reinterpret_cast<const typename Unaligned<V>::Type*>(from);
 }
+template <int64_t kLanes>
+SINGA_INLINE void Load(Joined<kLanes>& v, const float* from) {
+  Load(v.low, from);
+  Load(v.high, from + kLanes / 2);
+}
 template <class V>
 SINGA_INLINE void Store(float* to, const V& v) {
   *reinterpret_cast<typename Unaligned<V>::Type*>(to) = v;
+}
+template <int64_t kLanes>
+SINGA_INLINE void Store(float* to, const Joined<kLanes>& v) {
+  Store(to, v.low);
+  Store(to + kLanes / 2, v.high);
 }
 
 /// Rounds a vector of floats as BFloat16 does. The result is in the upper halves of 32-bit words.
@@ -54,12 +109,22 @@ SINGA_INLINE void Load(V& v, const BFloat16* from) {
       *reinterpret_cast<const typename Halves<V>::Unaligned*>(from);
   v = reinterpret_cast<V>(__builtin_convertvector(halves, typename Halves<V>::Words) << 16);
 }
+template <int64_t kLanes>
+SINGA_INLINE void Load(Joined<kLanes>& v, const BFloat16* from) {
+  Load(v.low, from);
+  Load(v.high, from + kLanes / 2);
+}
 template <class V>
 SINGA_INLINE void Store(BFloat16* to, const V& v) {
   typename Halves<V>::Words words;
   RoundToBFloat16(v, words);
   *reinterpret_cast<typename Halves<V>::Unaligned*>(to) =
       __builtin_convertvector(words >> 16, typename Halves<V>::Type);
+}
+template <int64_t kLanes>
+SINGA_INLINE void Store(BFloat16* to, const Joined<kLanes>& v) {
+  Store(to, v.low);
+  Store(to + kLanes / 2, v.high);
 }
 
 }  // namespace singa::cpu

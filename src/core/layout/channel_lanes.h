@@ -14,10 +14,15 @@
 
 namespace singa {
 
-/// Number of channels that our kernels process at once: 16 with AVX-512, 8 with AVX2, else 4.
+/// Number of channels that our kernels process at once: 16 with AVX-512, 8 with AVX2, 8 in two
+/// registers with NEON, else 4.
 inline int64_t VectorLanes() {
+#if defined(__aarch64__)
+  return 8;
+#else
   const InstructionSet set = AllowedInstructionSet();
   return set >= InstructionSet::kAvx512 ? 16 : set >= InstructionSet::kAvx2 ? 8 : 4;
+#endif
 }
 
 /// Channels-last, or blocks of 8 or 16 channels. Images of one and three dimensions have the same

@@ -32,11 +32,11 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 
 /// Swaps the off-diagonal blocks of each square of 2 · kStep rows and columns.
 template <int kStep, int64_t kLanes, size_t... j>
-SINGA_INLINE void ExchangeSquares(Vec<kLanes> (&rows)[kLanes], std::index_sequence<j...>) {
+SINGA_INLINE void ExchangeSquares(Wide<kLanes> (&rows)[kLanes], std::index_sequence<j...>) {
 #pragma GCC unroll 16
   for (int i = 0; i < kLanes; ++i) {
     if (i & kStep) continue;
-    const Vec<kLanes> upper = rows[i], lower = rows[i + kStep];
+    const Wide<kLanes> upper = rows[i], lower = rows[i + kStep];
     rows[i] = __builtin_shufflevector(upper, lower, ((j & kStep) ? kLanes + j - kStep : j)...);
     rows[i + kStep] =
         __builtin_shufflevector(upper, lower, ((j & kStep) ? kLanes + j : j + kStep)...);
@@ -50,7 +50,7 @@ SINGA_MULTI_ISA void Turn(const float* from, int64_t from_step, int64_t rows, in
   constexpr std::make_index_sequence<kLanes> kColumns;
   for (int64_t r = 0; r < rows; r += kLanes)
     for (int64_t c = 0; c < columns; c += kLanes) {
-      Vec<kLanes> square[kLanes];
+      Wide<kLanes> square[kLanes];
       for (int64_t i = 0; i < kLanes; ++i) Load(square[i], from + (r + i) * from_step + c);
       if constexpr (kLanes == 16) ExchangeSquares<8, kLanes>(square, kColumns);
       ExchangeSquares<4, kLanes>(square, kColumns);

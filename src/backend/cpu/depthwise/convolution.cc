@@ -24,6 +24,8 @@ int64_t BestLanes() {
 #if defined(__x86_64__)
   const InstructionSet set = AllowedInstructionSet();
   return set >= InstructionSet::kAvx512 ? 16 : set >= InstructionSet::kAvx2 ? 8 : 0;
+#elif defined(__aarch64__)
+  return 8;
 #else
   return 0;
 #endif
@@ -41,6 +43,8 @@ Loops<T> LoopsFor([[maybe_unused]] const Recorder& r, [[maybe_unused]] int64_t l
 #if defined(__x86_64__)
   return lanes == 16 ? LoopsAvx512<T>(r.kernel_w(), r.stride_w())
                      : LoopsAvx2<T>(r.kernel_w(), r.stride_w());
+#elif defined(__aarch64__)
+  return LoopsNeon<T>(r.kernel_w(), r.stride_w());
 #else
   return {};
 #endif

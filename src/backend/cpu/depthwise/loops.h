@@ -111,10 +111,12 @@ constexpr bool HasLoops(int64_t kernel, int64_t stride) {
 /// Numbers of channels in a group that have orders.
 constexpr bool HasOrders(int64_t group) { return group == 1 || group == 2 || group == 4; }
 
-/// For vectors of 16 channels (AVX-512) and of 8 (AVX2). T is float or BFloat16.
+/// For vectors of 16 channels (AVX-512) and of 8 (AVX2, NEON). T is float or BFloat16.
 template <class T>
 Loops<T> LoopsAvx512(int64_t kernel, int64_t stride);
 template <class T>
 Loops<T> LoopsAvx2(int64_t kernel, int64_t stride);
+template <class T>
+Loops<T> LoopsNeon(int64_t kernel, int64_t stride);
 
 }  // namespace singa::cpu::depthwise

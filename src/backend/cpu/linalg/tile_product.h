@@ -5,7 +5,8 @@
 namespace singa::cpu {
 
 /// Rows of a register block. The sums (two vectors per row), two vectors of the right operand and
-/// one element of the left must fit in registers: 32 with AVX-512, 16 with AVX2.
+/// one element of the left must fit in registers: 32 with AVX-512, 16 with AVX2, and with NEON 32,
+/// of which two hold a vector.
 template <int64_t kLanes>
 inline constexpr int64_t kTileRows = kLanes == 16 ? 12 : 6;
 

@@ -86,6 +86,8 @@ const BatchNormLoops<T>& BatchNormLoopsOfCpu() {
   if (set >= InstructionSet::kAvx512) return BatchNormLoopsAvx512<T>();
   if (set >= InstructionSet::kAvx2) return BatchNormLoopsAvx2<T>();
   return kLoops<T>;
+#elif defined(__aarch64__)
+  return kLoops<T, 8>;  // the width of its blocks
 #else
   return kLoops<T, 16>;
 #endif

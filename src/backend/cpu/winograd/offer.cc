@@ -51,7 +51,7 @@ bool MostlyFilled(int64_t channels, int64_t lanes) {
 
 std::string Refuses(const ConvSpec& spec, int64_t lanes) {
   const Recorder& r = spec.geometry;
-  if (lanes < 8) return "Winograd's method pays with AVX-512 or AVX2";
+  if (lanes < 8) return "Winograd's method pays with AVX-512, AVX2 or NEON";
   if (spec.pass == ConvPass::kBackwardB) return "Winograd's method is for the other passes";
   if (spec.plain) return "Winograd's method is for channels-last and blocked images";
   if (spec.dtype != kFloat32 && spec.dtype != kBFloat16)

@@ -79,7 +79,7 @@ struct After {
 };
 
 /// Loops over tiles for Taps. T is the type of images and filters, float or BFloat16. Instantiated
-/// for the filters of WithTaps and 8 lanes, which need AVX2, or 16, which need AVX-512.
+/// for the filters of WithTaps and 8 lanes, which need AVX2 or NEON, or 16, which need AVX-512.
 template <class T, int64_t kLanes, class Taps>
 struct Kernels {
   /// Transforms all channels of the input tile at (h, w). Pixels outside the image are zero.

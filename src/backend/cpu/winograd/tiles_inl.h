@@ -64,8 +64,9 @@ SINGA_INLINE void StoreValues(float* values, int64_t position_step, int j, const
 template <bool kFull, class V, class T>
 SINGA_INLINE void LoadSome(V& v, const T* from, int64_t count) {
   if constexpr (kFull) return Load(v, from);
-  v = V{};
-  for (int64_t lane = 0; lane < count; ++lane) v[lane] = static_cast<float>(from[lane]);
+  float lanes[sizeof(V) / sizeof(float)] = {};
+  for (int64_t lane = 0; lane < count; ++lane) lanes[lane] = static_cast<float>(from[lane]);
+  Load(v, lanes);
 }
 
 /// Stores the first `count` numbers and fills with zeros up to `all`; stores all if kFull. The
@@ -73,7 +74,9 @@ SINGA_INLINE void LoadSome(V& v, const T* from, int64_t count) {
 template <bool kFull, class V, class T>
 SINGA_INLINE void StoreSome(T* to, const V& v, int64_t count, int64_t all) {
   if constexpr (kFull) return Store(to, v);
-  for (int64_t lane = 0; lane < all; ++lane) to[lane] = T(lane < count ? v[lane] : 0.0f);
+  float lanes[sizeof(V) / sizeof(float)];
+  Store(lanes, v);
+  for (int64_t lane = 0; lane < all; ++lane) to[lane] = T(lane < count ? lanes[lane] : 0.0f);
 }
 
 }  // namespace
@@ -152,7 +155,11 @@ SINGA_TARGET void Kernels<T, kLanes, Taps>::TransformOutput(
               LoadSome<kFull>(other, after.add + at, there);
               v += other;
             }
-            if (after.relu) v = v <= 0.0f ? V{} : v;
+            if constexpr (kLanes > kRegisterLanes) {
+              if (after.relu) v.Rectify();
+            } else if (after.relu) {
+              v = v <= 0.0f ? V{} : v;
+            }
             StoreSome<kFull>(y + at, v, filled, there);
           }
         });
@@ -205,9 +212,11 @@ SINGA_TARGET void Kernels<T, kLanes, Taps>::TransformFilterGradient(int64_t dept
         [](V* v) SINGA_INLINE_LAMBDA { FilterGradientAxis<typename Taps::Across>(v); },
         [](V* v) SINGA_INLINE_LAMBDA { FilterGradientAxis<typename Taps::Down>(v); },
         [&](int j, const V* column) SINGA_INLINE_LAMBDA {
+          float values_of[Taps::kDown][kLanes];
+          SINGA_UNROLL for (int i = 0; i < Taps::kDown; ++i) Store(values_of[i], column[i]);
           for (int64_t lane = 0; lane < filled; ++lane)
             for (int i = 0; i < Taps::kDown; ++i)
-              weights[(d + lane) * Taps::kWeights + i * Taps::kAcross + j] = T(column[i][lane]);
+              weights[(d + lane) * Taps::kWeights + i * Taps::kAcross + j] = T(values_of[i][lane]);
         });
   }
 }
@@ -227,7 +236,9 @@ SINGA_TARGET void Kernels<T, kLanes, Taps>::SumRow(const T* row, int64_t step, i
     Load(v, row + i * step);
     sum += v;
   }
-  for (int64_t lane = 0; lane < kLanes; ++lane) sums[lane] += sum[lane];
+  float lanes[kLanes];
+  Store(lanes, sum);
+  for (int64_t lane = 0; lane < kLanes; ++lane) sums[lane] += lanes[lane];
 }
 
 #define SINGA_INSTANTIATE_FILTERS(T, kLanes)      \

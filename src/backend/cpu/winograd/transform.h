@@ -12,7 +12,8 @@
 // The polynomials are evaluated at 0, at infinity, and at the points of kPoints, which cause less
 // rounding error than the usual integers. All constants of A and B are exact.
 //
-// All functions transform one vector of channels in place: 16 channels with AVX-512, 8 with AVX2.
+// All functions transform one vector of channels in place: 16 channels with AVX-512, 8 with AVX2
+// and with NEON.
 
 #include <array>
 #include <cstddef>

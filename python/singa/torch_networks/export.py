@@ -27,8 +27,12 @@ OLDEST = (2, 6)
 
 #: Operators that return their first argument: graphs have no operators that write.
 _SAME = ("alias", "clone", "contiguous", "lift_fresh_copy", "lift_fresh", "detach_copy")
-#: Operators that check what export has seen to hold, or that tell export something.
-_WITHOUT_RESULT = ("_assert_tensor_metadata", "sym_constrain_range", "sym_constrain_range_for_size")
+#: Operators that check what export has seen to hold, that tell export something, or that check
+#: values, for which a step would have to wait.
+_WITHOUT_RESULT = (
+    *("_assert_tensor_metadata", "sym_constrain_range", "sym_constrain_range_for_size"),
+    *("_assert_async", "_assert_async.msg"),
+)
 #: Operators that draw numbers, or that have no values.
 _NOT_FOLDED = re.compile(r"empty|rand|bernoulli|dropout|normal|uniform")
 #: Operators whose running statistics singa updates in place: arguments 3 and 4, results 3 and 4.
@@ -248,6 +252,9 @@ class _Translation:
         """The graph. `is_open`: PyTorch has not refused an open batch; `is_dynamic`: other axes are
         open, too."""
         program = self.program
+        for node in [*program.graph.nodes]:
+            if node.op == "call_function" and self._operator(node.target) in _WITHOUT_RESULT:
+                program.graph.erase_node(node)
         program.graph.eliminate_dead_code()
         specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
         for node in program.graph.nodes:
@@ -342,8 +349,6 @@ class _Translation:
     def _call(self, node: Any) -> None:
         target = node.target
         op = self._operator(target)
-        if op in _WITHOUT_RESULT:
-            return
         if op == "getitem":
             source, i = node.args
             made = self._operator(source.target)

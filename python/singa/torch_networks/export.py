@@ -41,8 +41,9 @@ _UPDATES = "_native_batch_norm_legit_functional"
 _OF_TRAINING = (_UPDATES, "native_dropout", "bernoulli.p", "scaled_dot_product_attention")
 #: Functions with a gradient of their own that change none.
 _FUNCTIONS_WITHOUT_EFFECT = ("_NoopSaveInputs",)
+_SIZE = r"L\['\w+'\](?:\[\d+\])?\.size\(\)\[\d+\]"
 #: That lengths of two inputs are equal, which their types say.
-_EQUAL = re.compile(r"L\['\w+'\]\.size\(\)\[\d+\] == L\['\w+'\]\.size\(\)\[\d+\]")
+_EQUAL = re.compile(rf"{_SIZE} == {_SIZE}")
 #: Most elements of a constant that is computed ahead.
 _MOST_FOLDED = 1 << 24
 
@@ -81,7 +82,7 @@ def torch_inputs(torch: Any, inputs: Any) -> tuple[Any, ...]:
     result = []
     for x in given:
         if isinstance(x, torch.Tensor):
-            x = x.detach().cpu()
+            x = x.detach().cpu().contiguous()  # other strides would be assumed of later inputs
         elif isinstance(x, np.ndarray):
             x = torch.from_numpy(np.ascontiguousarray(x))
         elif hasattr(x, "numpy"):

@@ -72,6 +72,23 @@ def test_it_fits_and_goes_back(torch: ModuleType) -> None:
     np.testing.assert_allclose(net(x).numpy(), wanted, rtol=1e-4, atol=1e-5)
 
 
+def test_inputs_as_one_argument(torch: ModuleType) -> None:
+    class Sum(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(3, 2)
+
+        def forward(self, first: Any, *others: Any) -> Any:
+            return self.linear(first) + sum(others)
+
+    module, x = Sum(), torch.randn(4, 3)
+    net = singa.from_torch(module, (x, x[:, :2], x[:, 1:]))
+    assert net.has_open_batch
+    found = net(x[:3].numpy(), x[:3, :2].numpy(), x[:3, 1:].numpy())
+    wanted = module(x[:3], x[:3, :2], x[:3, 1:]).detach()
+    np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-6)
+
+
 def test_names_of_states(torch: ModuleType) -> None:
     module = _network(torch)
     module[0].weight.requires_grad_(False)

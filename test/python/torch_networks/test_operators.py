@@ -90,6 +90,8 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
         lambda t, F, x: (
             x + t.arange(x.shape[0]).view(-1, 1, 1, 1) + t.linspace(0, 1, 5).to(x.dtype)
         ),
+        lambda t, F, x: x + t.arange(30).view(5, 6).t().contiguous().view(6, 5) / 9,
+        lambda t, F, x: F.one_hot((x[..., 0] * 2).long().clamp(0, 3), 4).to(x.dtype) @ x[:, :, :4],
         lambda t, F, x: x.unfold(2, 3, 2).unfold(3, 2, 1).sum(-1),
         lambda t, F, x: x.unfold(2, 2, 4) * 2 + x.unfold(-2, 1, 5),
         lambda t, F, x: (

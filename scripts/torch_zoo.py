@@ -202,14 +202,15 @@ def of_transformers(torch: Any, name: str) -> tuple[Any, Any]:
     imported("torchvision")  # which transformers imports
     import transformers
 
-    small: dict[str, Any] = {
+    sizes: dict[str, dict[str, Any]] = {
         "resnet": {"depths": [1, 1, 1, 1], "hidden_sizes": [16, 32, 48, 64], "embedding_size": 16},
         "vit": {"image_size": 64, "hidden_size": 96, "num_hidden_layers": 3},
         "swin": {"image_size": 128, "embed_dim": 32, "depths": [2, 2], "num_heads": [2, 4]},
         "convnext": {"hidden_sizes": [16, 32, 48, 64], "depths": [1, 1, 2, 1]},
         "bert": {"hidden_size": 96, "num_hidden_layers": 3, "vocab_size": 500},
         "gpt2": {"n_embd": 96, "n_layer": 3, "vocab_size": 500},
-    }[name]
+    }
+    small = sizes[name]
     own = {"vit": "num_attention_heads", "bert": "num_attention_heads", "gpt2": "n_head"}
     config = transformers.AutoConfig.for_model(
         name, **small, **({own[name]: 4} if name in own else {})

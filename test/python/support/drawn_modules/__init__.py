@@ -32,7 +32,7 @@ def drawn(torch: Any, seed: int) -> tuple[Any, tuple[Any, ...]]:
     # Values 2 and 3 have parameters.
     results = [len(d.values) - 1, d.integer(2, len(d.values) - 1), d.one(2, 3)]
 
-    class Drawn(torch.nn.Module):  # type: ignore[misc, name-defined]
+    class Drawn(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.layers = torch.nn.ModuleList(layer.to(inputs[0].dtype) for layer in d.layers)

@@ -60,7 +60,8 @@ std::vector<Node> RecomputeNormalized(const RecordedStep& step, std::vector<Node
 
 /// Makes one node of a convolution or Linear and what is around it:
 ///
-/// - batch norm by frozen statistics, and products and sums with one constant number per channel, go
+/// - batch norm by frozen statistics, and products and sums with one constant number per channel,
+/// go
 ///   into the filters and biases of the convolution before them;
 /// - zeros in front of a convolution become padding of its own;
 /// - an addition behind a convolution, and ReLU behind a convolution or Linear, become part of it.

@@ -28,7 +28,7 @@ def test_the_example(
 
 
 def test_the_examples_of_the_page_on_debugging(capsys: pytest.CaptureFixture[str]) -> None:
-    opcheck, gradcheck, anomaly, _ = _blocks(README.parent / "docs" / "guides" / "debugging.md")
+    opcheck, _, gradcheck, anomaly, _ = _blocks(README.parent / "docs" / "guides" / "debugging.md")
     exec(opcheck, {})
     counts = eval(capsys.readouterr().out)
     assert (counts["checked"], counts["failed"]) == (1, 0)

@@ -1,5 +1,5 @@
-// Grouped convolutions whose groups have fewer channels than a vector, such as ResNeXt's with 8. For
-// these oneDNN takes shorter vectors, and images in shorter blocks, which the convolutions
+// Grouped convolutions whose groups have fewer channels than a vector, such as ResNeXt's with 8.
+// For these oneDNN takes shorter vectors, and images in shorter blocks, which the convolutions
 // beside it then have to read. Here as many groups are joined as fill a vector. An output channel
 // has zeros in the filter for the channels of the other groups. That costs multiplications, but
 // these layers have few. Groups of 1, 2 and 4 channels are taken by the depthwise kernels before,

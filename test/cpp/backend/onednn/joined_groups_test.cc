@@ -32,11 +32,12 @@ TEST(JoinedGroups, AreThoseThatFillVectorsTogether) {
   backend::EnsureRegistered();
   if (onednn::EffectiveInstructionSet() < InstructionSet::kAvx512)
     GTEST_SKIP() << "vectors of other lengths";
-  EXPECT_EQ(Implementation(32, 4, 4), "joined groups");
+  EXPECT_EQ(Implementation(32, 8, 8), "joined groups");
   EXPECT_EQ(Implementation(8, 2, 4), "joined groups");
   EXPECT_EQ(Implementation(2, 8, 8), "joined groups");
   EXPECT_NE(Implementation(2, 4, 4), "joined groups");
-  EXPECT_NE(Implementation(32, 4, 4, true), "joined groups");
+  EXPECT_NE(Implementation(32, 8, 8, true), "joined groups");
+  EXPECT_EQ(Implementation(32, 4, 4), "depthwise");
   EXPECT_NE(Implementation(4, 16, 16), "joined groups");
   EXPECT_NE(Implementation(1, 4, 4), "joined groups");
 }
@@ -55,8 +56,8 @@ TEST(JoinedGroups, FollowTheLayout) {
   Random random(5);
   for (const LaneTag tag : {LaneTag::kNhwc, LaneTag::kNChw16c}) {
     const Tensor x = test::In(RandomTensor(random, {2, 128, 14, 14}), tag);
-    const Tensor w = RandomTensor(random, {128, 4, 3, 3});
-    const ConvHandle handle(x, {3, 3}, {1, 1}, {1, 1}, 128, 128, false, 32);
+    const Tensor w = RandomTensor(random, {128, 8, 3, 3});
+    const ConvHandle handle(x, {3, 3}, {1, 1}, {1, 1}, 128, 128, false, 16);
     const uint64_t reorders = test::Reorders();
     const Tensor y = ConvForward(x, w, {}, handle);
     const auto gradients = ConvBackward(y, x, w, handle, true, true, false);
@@ -72,13 +73,13 @@ TEST(JoinedGroups, StrictModeKeepsInfinityInItsGroup) {
   std::vector<double> values = Values(RandomTensor(random, {1, 128, 6, 6}));
   values[0] = test::kInf;
   const Tensor x = test::FromValues({1, 128, 6, 6}, values);
-  const Tensor w = RandomTensor(random, {128, 4, 3, 3});
-  const ConvHandle handle(x, {3, 3}, {1, 1}, {1, 1}, 128, 128, false, 32);
+  const Tensor w = RandomTensor(random, {128, 8, 3, 3});
+  const ConvHandle handle(x, {3, 3}, {1, 1}, {1, 1}, 128, 128, false, 16);
   const bool before = IsStrict();
   SetStrict(true);
   const std::vector<double> y = Values(ConvForward(x, w, {}, handle));
   SetStrict(before);
-  const size_t group = 4 * 6 * 6;
+  const size_t group = 8 * 6 * 6;
   EXPECT_TRUE(std::isinf(y[0]));
   for (size_t i = group; i < y.size(); ++i) ASSERT_TRUE(std::isfinite(y[i])) << i;
 }

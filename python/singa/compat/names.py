@@ -15,10 +15,7 @@ ALIASES: dict[str, dict[str, str]] = {
         "Operation": "singa.autograd:Operator",
         **{name: f"singa.layer:{name}" for name in _LAYERS},
     },
-    "singa.layer": {
-        "MeanSquareError": "singa.layer:MSELoss",
-        "SoftMaxCrossEntropy": "singa.layer:CrossEntropyLoss",
-    },
+    "singa.layer": {"MeanSquareError": "singa.layer:MSELoss"},
     "singa.tensor": {
         "CTensor": "singa.singa_wrap:Tensor",
         "PlaceHolder": "singa.tensor:Tensor",

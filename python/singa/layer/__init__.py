@@ -36,7 +36,7 @@ _INTERNAL = frozenset(
 )
 
 #: SINGA's names of what has another one here (`compat.names`).
-_ALIASES = ("MeanSquareError", "SoftMaxCrossEntropy")
+_ALIASES = ("MeanSquareError",)
 
 if TYPE_CHECKING:  # type checkers follow the imports
     from .activation import *

@@ -26,6 +26,25 @@ def _constant(weight: Any) -> Tensor | None:
     return constant
 
 
+class SoftMaxCrossEntropy(Layer):
+    """SINGA's loss of class numbers (N,) or probabilities (N, classes): `CrossEntropyLoss` without
+    weights. `smoothing` in [0, 1] is its `label_smoothing` (Szegedy et al. 2016).
+
+    Raises ValueError for another `smoothing`.
+
+    >>> scores = tensor.Tensor(data=[[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    >>> layer.SoftMaxCrossEntropy()(scores, tensor.from_numpy(np.array([0, 2])))
+    Tensor([0.8955], dtype=float32)
+    """
+
+    def __init__(self, smoothing: float = 0.0) -> None:
+        super().__init__()
+        self.smoothing: float = fraction("SoftMaxCrossEntropy", "smoothing", smoothing)
+
+    def forward(self, x: Tensor, t: Tensor) -> Tensor:
+        return autograd.softmax_cross_entropy(x, t, self.smoothing)
+
+
 @spelled(smoothing="label_smoothing")
 class CrossEntropyLoss(Layer):
     """`autograd.softmax_cross_entropy` of scores x (N, C, ...) for class indices t (N, ...), or
@@ -33,7 +52,7 @@ class CrossEntropyLoss(Layer):
 
     `weight` has a number for each class. `ignore_index` is None by default, where PyTorch's is
     -100: then every index has to be a class. `label_smoothing` in [0, 1] mixes targets with equal
-    probabilities. `layer.SoftMaxCrossEntropy` is SINGA's name.
+    probabilities.
 
     Raises ValueError for another `reduction` or `label_smoothing`, and for targets of another
     shape.

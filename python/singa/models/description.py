@@ -37,7 +37,6 @@ _KINDS: dict[str, type[Layer]] = {
 #: Layers of files of earlier versions: {name: (name today, {argument: its name today})}.
 _EARLIER: dict[str, tuple[str, dict[str, str]]] = {
     "MeanSquareError": ("MSELoss", {}),
-    "SoftMaxCrossEntropy": ("CrossEntropyLoss", {"smoothing": "label_smoothing"}),
 }
 #: Arguments that say nothing about a network with given parameters.
 _IGNORED = {"self", "initializer"}

@@ -227,7 +227,7 @@ def torch_step(
     def step() -> Any:
         optimizer.zero_grad(set_to_none=True)
         with mixed or contextlib.nullcontext():
-            out = (called or model)(x)
+            out = (model if called is None else called)(x)
             # The classes of tokens are the last axis of the scores, those of images axis 1.
             loss = loss_of(out.flatten(0, 1), y.flatten()) if x.ndim == 2 else loss_of(out, y)
         loss.backward()

@@ -160,6 +160,12 @@ def compare(model: str, batch: int, beside: str | None, args: argparse.Namespace
     )
 
 
+def tcmalloc(parser: argparse.ArgumentParser) -> str:
+    """The library to preload for PyTorch."""
+    library = ctypes.util.find_library("tcmalloc_minimal")
+    return library or parser.error("there is no libtcmalloc_minimal (Debian: libtcmalloc-minimal4)")
+
+
 def pairs(ours: list[float], others: list[float]) -> str:
     ratios = [other / own for own, other in zip(ours, others, strict=False)]
     return f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
@@ -213,9 +219,7 @@ def main() -> None:
         args.beside = list(TORCH) if has_torch else []
     if "singa-other" in args.beside and not args.other:
         parser.error("singa-other: where is the other build? (--other OLD/build/release/python)")
-    args.preload = ctypes.util.find_library("tcmalloc_minimal") if args.tcmalloc else None
-    if args.tcmalloc and not args.preload:
-        parser.error("there is no libtcmalloc_minimal (Debian: libtcmalloc-minimal4)")
+    args.preload = tcmalloc(parser) if args.tcmalloc else None
     from singa import models
 
     names = harness.known_models(parser, args.models, {"all": models.names()})

@@ -34,6 +34,7 @@ int64_t BestLanes() {
 namespace {
 
 constexpr int64_t kMostRows = 32;  // of taps, and of rows in another order of channels
+constexpr int64_t kMostLanes = 16;
 
 /// The channels of a group, on both sides.
 int64_t GroupOf(const ConvSpec& spec) { return spec.geometry.in_channels / spec.geometry.group; }
@@ -239,28 +240,32 @@ class FilterPlan final : public DepthwisePlan<T> {
     const Recorder& r = spec_.geometry;
     const T* w = execution.in<T>(1);
     const T* b = r.bias && !gradient_ ? execution.in<T>(2) : nullptr;
-    const int64_t lanes = panels_.lanes, taps = r.kernel_h() * r.kernel_w();
+    const int64_t lanes = panels_.lanes, height = r.kernel_h(), width = r.kernel_w();
     ParallelFor(this->vectors(), kParallelGrain / this->weights_size() + 1,
                 [&](int64_t begin, int64_t end) {
+                  std::array<const T*, kMostLanes> filters;  // of the lanes
                   for (int64_t v = begin; v < end; ++v) {
                     float* to = weights + v * this->weights_size();
                     std::fill_n(to, this->weights_size(), 0.0f);
                     std::fill_n(bias + v * lanes, lanes, 0.0f);
-                    this->ForLanes(v, [&](int64_t channel, int64_t lane) {
-                      if (b) bias[v * lanes + lane] = Convert<float>(b[channel]);
-                      for (int64_t order = 0; order < group_; ++order) {
+                    for (int64_t order = 0; order < group_; ++order, to += this->row_size()) {
+                      size_t count = 0;
+                      this->ForLanes(v, [&](int64_t channel, int64_t lane) {
+                        if (b) bias[v * lanes + lane] = Convert<float>(b[channel]);
                         const int64_t own = channel % group_, other = own ^ order;
-                        const T* from = w + (gradient_ ? (channel - own + other) * group_ + own
-                                                       : channel * group_ + other) *
-                                                taps;
-                        for (int64_t i = 0; i < taps; ++i) {
-                          const int64_t column = i % r.kernel_w(), row = i / r.kernel_w();
-                          const int64_t place = across_.turned ? r.kernel_w() - 1 - column : column;
-                          to[(row * group_ + order) * this->row_size() + place * lanes + lane] =
-                              Convert<float>(from[i]);
+                        const int64_t filter = gradient_ ? (channel - own + other) * group_ + own
+                                                         : channel * group_ + other;
+                        filters[count++] = w + filter * height * width;
+                      });
+                      for (int64_t row = 0; row < height; ++row) {
+                        for (int64_t column = 0; column < width; ++column) {
+                          const int64_t place = across_.turned ? width - 1 - column : column;
+                          float* vector = to + row * group_ * this->row_size() + place * lanes;
+                          for (size_t lane = 0; lane < count; ++lane)
+                            vector[lane] = Convert<float>(*filters[lane]++);
                         }
                       }
-                    });
+                    }
                   }
                 });
   }
@@ -414,24 +419,30 @@ class GradientPlan final : public DepthwisePlan<T> {
   }
 
   void StoreSums(const float* sums, T* dw) const {
-    const int64_t lanes = panels_.lanes, width = spec_.geometry.kernel_w();
-    const int64_t taps = this->weights_size() / lanes;  // in all orders of the channels
-    ParallelFor(
-        this->vectors(), kParallelGrain / (slices_ * this->weights_size()) + 1,
-        [&](int64_t begin, int64_t end) {
-          for (int64_t v = begin; v < end; ++v)
-            this->ForLanes(v, [&](int64_t channel, int64_t lane) {
-              for (int64_t tap = 0; tap < taps; ++tap) {
-                const float* from = sums + v * this->weights_size() + tap * lanes + lane;
-                double sum = 0;
-                for (int64_t s = 0; s < slices_; ++s)
-                  sum += static_cast<double>(from[s * sums_size()]);
-                const int64_t row = tap / width, other = channel % group_ ^ row % group_;
-                dw[channel * taps + (other * spec_.geometry.kernel_h() + row / group_) * width +
-                   tap % width] = Convert<T>(sum);
-              }
-            });
-        });
+    const int64_t height = spec_.geometry.kernel_h(), width = spec_.geometry.kernel_w();
+    ParallelFor(this->vectors(), kParallelGrain / (slices_ * this->weights_size()) + 1,
+                [&](int64_t begin, int64_t end) {
+                  for (int64_t v = begin; v < end; ++v)
+                    this->ForLanes(v, [&](int64_t channel, int64_t lane) {
+                      const float* from = sums + v * this->weights_size() + lane;
+                      const int64_t own = channel % group_;
+                      for (int64_t row = 0; row < height; ++row) {
+                        for (int64_t order = 0; order < group_; ++order) {
+                          const int64_t filter = channel * group_ + (own ^ order);
+                          T* to = dw + (filter * height + row) * width;
+                          for (int64_t column = 0; column < width; ++column) {
+                            to[column] = SumOfSlices(from);
+                            from += panels_.lanes;
+                          }
+                        }
+                      }
+                    });
+                });
+  }
+  T SumOfSlices(const float* from) const {
+    double sum = 0;
+    for (int64_t s = 0; s < slices_; ++s) sum += static_cast<double>(from[s * sums_size()]);
+    return Convert<T>(sum);
   }
 
   const int64_t slices_;

@@ -3,7 +3,7 @@
 
     PYTHONPATH=build/ci/python python scripts/torch_zoo.py [--shard 1/4] [--only PATTERN]
     PYTHONPATH=build/ci/python python scripts/torch_zoo.py --only drawn --drawn 1000
-    PYTHONPATH=build/ci/python python scripts/torch_zoo.py --page docs/coming_from/torch_zoo.md
+    PYTHONPATH=build/ci/python python scripts/torch_zoo.py --page
 
 The networks are a small one of each module of timm, all of torchvision's classification and
 segmentation, and six architectures of transformers, where these packages are installed, and with
@@ -11,20 +11,24 @@ segmentation, and six architectures of transformers, where these packages are in
 dropout 0, and inputs two of the smallest size that the network takes. Small networks come first.
 
 Each network runs in a process of its own, first all of them in float64, then in float32. Its result
-is a file in --results: a later run does what is missing, or with --again what is not right, too.
+is a file in --results. With --page the script runs nothing: it puts these results into
+`docs/coming_from/torch_zoo.csv`, which keeps those of earlier runs with the installed versions of
+PyTorch and of the network's package, and writes the counts of the page. A run leaves out what has a
+result, and what is right in the table; with --again nothing.
 
 A network is right in float64 if each error is at most that of amplified rounding: then singa
 computes what PyTorch does. In float32 it is right if each error against PyTorch in float64 is at
 most 4 times that of PyTorch in float32 for outputs and gradients, and at most 16 times for weights
 and statistics after three steps of SGD, executed and recorded
 (`test/python/support/torch_oracle.py`). Where that does not hold, it is compared again in strict
-mode, then with the spread of several runs of PyTorch. With --page the script runs nothing, and
-writes the table. The exit status is 1 if a network is wrong in float64.
+mode, then with the spread of several runs of PyTorch. The exit status is 1 if a network is wrong in
+float64.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import fnmatch
 import json
 import multiprocessing
@@ -36,6 +40,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +54,15 @@ LIMIT = 3600
 SIDES = (64, 96, 128, 224, 256, 299, 384)
 #: Runs of PyTorch in float32 whose errors are its spread.
 FORMS = 6
-#: Behind this line of the page comes the table.
-MARK = "<!-- what scripts/torch_zoo.py --page writes -->\n"
+PAGE = ROOT / "docs" / "coming_from" / "torch_zoo.md"
+#: The lines of the page that are written.
+MARKS = "<!-- counts -->\n", "<!-- end of counts -->\n"
+#: What is known of each network, from which the page is made.
+TABLE = PAGE.with_suffix(".csv")
+COLUMNS = ("network", "with", "inputs", "batch", "float64", "float32", "why")
 
 Result = dict[str, Any]
+Row = dict[str, str]
 
 
 # The networks.
@@ -327,63 +337,56 @@ def run(name: str, kind: str, limit: int) -> Result:
     return {"name": name, kind: {"verdict": "failed", "reason": reason}}
 
 
-# The page.
-
-_PACKAGES = {
-    "timm": "timm's modules",
-    "torchvision": "torchvision's",
-    "transformers": "transformers'",
-}
+# What is known.
 
 
-def page(results: Mapping[str, Mapping[str, Any]], tried: Iterable[str]) -> str:
-    """The counts and the table of results in Markdown. `tried` are all names, in order."""
-    lines = [
-        "| networks | all | tried | right in float64 | wrong | refused | failed | float32: right "
-        "| in strict mode | in the spread | beyond |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    every = list(tried)
-    for package, title in _PACKAGES.items():
-        own = [name for name in every if name.startswith(f"{package}/")]
-        wide = Counter(_verdict(results.get(name, {}), "float64") for name in own)
-        narrow = Counter(_verdict(results.get(name, {}), "float32") for name in own)
-        counts = [len(own), len(own) - wide[""]]
-        counts += [wide[each] for each in ("right", "wrong", "refused", "failed")]
-        counts += [narrow[each] for each in ("right", "strict mode", "in the spread", "beyond")]
-        lines.append(f"| {title} | " + " | ".join(map(str, counts)) + " |")
-    lines += [
-        "",
-        "| network | inputs | float64 | float32 | batch | why |",
-        "|---|---|---|---|---|---|",
-    ]
-    missing = []
-    for name in sorted(every):
-        each = results.get(name, {})
-        if not _verdict(each, "float64"):
-            missing.append(name)
-            continue
-        shapes = ", ".join(" x ".join(map(str, shape)) for shape in each.get("inputs", ()))
-        batch = {True: "open", False: "fixed"}.get(each.get("open", ""), "")
-        verdicts = [_verdict(each, kind) or "not tried" for kind in ("float64", "float32")]
-        lines.append(
-            f"| {name} | {shapes} | " + " | ".join(verdicts) + f" | {batch} | {why(each)} |"
-        )
-    if missing:
-        lines += ["", f"Not tried ({len(missing)}): {', '.join(missing)}."]
-    return "\n".join(lines) + "\n"
+def versions(name: str) -> str:
+    """The installed versions that a result depends on."""
+    package = name.partition("/")[0]
+    packages = ["torch"] if package == "drawn" else ["torch", package]
+    return ", ".join(f"{each} {version(each).partition('+')[0]}" for each in packages)
 
 
-def _verdict(result: Mapping[str, Any], kind: str) -> str:
+def stored(folder: Path, name: str) -> tuple[Path, Result]:
+    """The file of a network, and what is in it, if it is a result with the installed versions."""
+    file = folder / (re.sub(r"\W", "-", name) + ".json")
+    result = json.loads(file.read_text()) if file.exists() else {}
+    return file, result if result.get("with") == versions(name) else {}
+
+
+def read_table() -> dict[str, Row]:
+    """The rows of the table with the installed versions, by network."""
+    if not TABLE.exists():
+        return {}
+    with TABLE.open(newline="") as file:
+        rows = {row["network"]: row for row in csv.DictReader(file)}
+    return {name: row for name, row in rows.items() if row["with"] == versions(name)}
+
+
+def row_of(result: Mapping[str, Any], before: Row) -> Row:
+    """The row of a result. What was not compared again stays as before."""
+    shapes = ", ".join(" x ".join(map(str, shape)) for shape in result.get("inputs", ()))
+    row = {
+        "network": result["name"],
+        "with": result["with"],
+        "inputs": shapes,
+        "batch": {True: "open", False: "fixed"}.get(result.get("open", ""), ""),
+    }
+    for kind in ("float64", "float32"):
+        row[kind] = verdict(result, kind) or before.get(kind) or "not tried"
+    return row | {"why": why(result)}
+
+
+def verdict(result: Mapping[str, Any], kind: str) -> str:
     """The verdict for a table, with more words than "wrong" in float32."""
     found = result.get(kind, {})
-    verdict = str(found.get("verdict", ""))
-    if kind == "float32" and verdict == "wrong":
+    word = str(found.get("verdict", ""))
+    if kind == "float32" and word == "wrong":
         for way, words in (("strict", "strict mode"), ("spread", "in the spread")):
             if found.get(way, {}).get("verdict") == "right":
                 return words
         return "beyond"
-    return verdict
+    return word
 
 
 def why(result: Mapping[str, Any]) -> str:
@@ -395,22 +398,58 @@ def why(result: Mapping[str, Any]) -> str:
             return f"{what}: {error:.1e}" + (f" beside {own:.1e} of PyTorch" if own else "")
         lines = found.get("reason", "").strip().splitlines()
         if lines:
-            return lines[-1].strip().replace("|", "\\|")[:200]
+            return lines[-1].strip()[:200]
     return ""
 
 
-def stored(folder: Path, name: str) -> tuple[Path, Result]:
-    """The file of a network, and what is in it."""
-    file = folder / (re.sub(r"\W", "-", name) + ".json")
-    return file, json.loads(file.read_text()) if file.exists() else {}
+# The page.
+
+_PACKAGES = {
+    "timm": "timm's modules",
+    "torchvision": "torchvision's",
+    "transformers": "transformers'",
+}
 
 
-def write_page(folder: Path, file: Path) -> None:
-    """Writes the table behind the mark of the page."""
-    every = [name for name in names("*", 0)]
-    results = {name: stored(folder, name)[1] for name in every}
-    text, mark, _ = file.read_text().partition(MARK)
-    file.write_text(text + mark + "\n" + page(results, every))
+def write_page(folder: Path) -> None:
+    """Puts the results of a folder into the table, and writes the counts of the page."""
+    every, rows = names("*", 0), read_table()
+    for name in every:
+        result = stored(folder, name)[1]
+        if result:
+            rows[name] = row_of(result, rows.get(name, {}))
+    with TABLE.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows[name] for name in sorted(every) if name in rows)
+    before, first, rest = PAGE.read_text().partition(MARKS[0])
+    after = rest.partition(MARKS[1])[2]
+    PAGE.write_text(before + first + "\n" + counts(rows, every) + "\n" + MARKS[1] + after)
+
+
+def counts(rows: Mapping[str, Row], every: Iterable[str]) -> str:
+    """The counts of verdicts in Markdown, and the networks without one. `every` are all names."""
+    lines = [
+        "| networks | all | tried | right in float64 | wrong | refused | failed | float32: right "
+        "| in strict mode | in the spread | beyond |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    every = list(every)
+    for package, title in _PACKAGES.items():
+        own = [name for name in every if name.startswith(f"{package}/")]
+        tried = [rows[name] for name in own if name in rows]
+        wide, narrow = (Counter(row[kind] for row in tried) for kind in ("float64", "float32"))
+        numbers = [len(own), len(tried) - wide["not tried"]]
+        numbers += [wide[each] for each in ("right", "wrong", "refused", "failed")]
+        numbers += [narrow[each] for each in ("right", "strict mode", "in the spread", "beyond")]
+        lines.append(f"| {title} | " + " | ".join(map(str, numbers)) + " |")
+    missing = [name for name in sorted(every) if name not in rows]
+    if missing:
+        lines += ["", f"Not tried ({len(missing)}): {', '.join(missing)}."]
+    return "\n".join(lines) + "\n"
+
+
+# The program.
 
 
 def _prepare() -> None:
@@ -433,29 +472,31 @@ def main() -> int:
     parser.add_argument("--only", default="*", help="a pattern of names, such as timm/*")
     parser.add_argument("--types", default="float64,float32", help="what to compute in, in order")
     parser.add_argument("--drawn", type=int, default=0, help="the number of random modules")
-    parser.add_argument("--again", action="store_true", help="also those that were not right")
+    parser.add_argument("--again", action="store_true", help="also what has a result")
     parser.add_argument("--limit", type=int, default=LIMIT, help="seconds for a network")
-    parser.add_argument("--page", type=Path, help="the page to write")
+    parser.add_argument("--page", action="store_true", help="write the table and the page")
     options = parser.parse_args()
     if options.page:
-        write_page(options.results, options.page)
+        write_page(options.results)
         return 0
     part, parts = map(int, options.shard.split("/"))
     chosen = names(options.only, options.drawn)[part - 1 :: parts]
     options.results.mkdir(parents=True, exist_ok=True)
     _prepare()
-    wrong = 0
+    table, wrong = read_table(), 0
     for kind in options.types.split(","):
         for name in chosen:
-            file, before = stored(options.results, name)
-            verdict = before.get(kind, {}).get("verdict")
-            if not verdict or (options.again and verdict != "right"):
-                before |= run(name, kind, options.limit)
-                file.with_suffix(".part").write_text(json.dumps(before, indent=1))
+            file, result = stored(options.results, name)
+            known = result.get(kind, {}).get("verdict")
+            if not known and table.get(name, {}).get(kind) == "right":
+                known = "right"
+            if options.again or not known:
+                result |= run(name, kind, options.limit) | {"with": versions(name)}
+                file.with_suffix(".part").write_text(json.dumps(result, indent=1))
                 file.with_suffix(".part").replace(file)
-                verdict = before[kind]["verdict"]
-                print(kind, name, verdict, why({kind: before[kind]}), flush=True)
-            wrong += kind == "float64" and verdict == "wrong"
+                known = result[kind]["verdict"]
+                print(kind, name, known, why({kind: result[kind]}), flush=True)
+            wrong += kind == "float64" and known == "wrong"
     return wrong > 0
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import re
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -36,3 +38,17 @@ def test_the_program(torch: ModuleType) -> None:
         wanted = module(torch.from_numpy(names["images"])).numpy()
     np.testing.assert_allclose(names["scores"].numpy(), wanted, rtol=1e-3, atol=1e-5)
     assert int(module[1].norm.num_batches_tracked) == 4
+
+
+def test_counts_of_the_zoo_are_those_of_its_table() -> None:
+    page = (PAGES / "torch_zoo.md").read_text()
+    with (PAGES / "torch_zoo.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for package in ("timm", "torchvision", "transformers"):
+        (line,) = re.findall(rf"^\| {package}'.*", page, re.MULTILINE)
+        everything, tried, *verdicts = map(int, re.findall(r"\b\d+\b", line))
+        own = [row for row in rows if row["network"].startswith(f"{package}/")]
+        found = Counter(row["float64"] for row in own)
+        assert verdicts[:4] == [found[each] for each in ("right", "wrong", "refused", "failed")]
+        assert tried == len(own) == sum(verdicts[:4])
+        assert len(re.findall(rf"\b{package}/\w+", page)) == everything - tried

@@ -34,6 +34,7 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
         lambda t, F, x: t.add(x, x.exp(), alpha=2) + t.sub(x, 1.5, alpha=0.5) + (3 - x),
         lambda t, F, x: x / (x.exp() + 1) + x / 3 + 2 / (x.exp() + 1),
         lambda t, F, x: t.maximum(x, x.flip(0)) + t.minimum(x, x.flip(1)) + 2.0**x,
+        lambda t, F, x: (x.abs() + 0.5) ** x.flip(0),
         lambda t, F, x: t.where(x > 0, x, 0.5 * x) + t.where(x <= 0.2, 1.0, x),
         lambda t, F, x: x.masked_fill((x < 0.3) & (x > -0.3), 0.7) + x * ~(x >= 0.1),
         lambda t, F, x: x * ((x == 0) | (x != x) ^ (x < 1)).to(x.dtype),

@@ -220,7 +220,7 @@ def remainder(call: Call, a: Any, b: Any) -> Tensor:
 @computes("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
 def power(call: Call, a: Any, b: Any) -> Tensor:
     """a ** b."""
-    return autograd.square(a) if isinstance(a, Tensor) and b == 2 else a**b
+    return autograd.square(a) if not isinstance(b, Tensor) and b == 2 else a**b
 
 
 @computes("atan2")

@@ -23,12 +23,6 @@ class Net(model.Model):
             x = block(x)
         return self.head(x)
 
-    def train_one_batch(self, x, y):
-        out = self.forward(x)
-        loss = self.loss(out, y)
-        self.optimizer(loss)
-        return out, loss
-
 
 class OwnOptimizer(opt.Optimizer):
     """Whose updates the host makes in each replay."""

@@ -24,12 +24,6 @@ class Net(model.Model):
     def forward(self, x):
         return self.head(autograd.relu(self.enc(x)))
 
-    def train_one_batch(self, x, y):
-        out = self.forward(x)
-        loss = self.loss(out, y)
-        self.optimizer(loss)
-        return out, loss
-
 
 class Wrap(model.Model):
     def __init__(self, net):

@@ -94,12 +94,6 @@ class Small(model.Model):
         y = self.pool(self.relu(self.norm(self.conv(x))))
         return self.linear(self.flatten(y))
 
-    def train_one_batch(self, x: Any, y: Any) -> Any:
-        out = self.forward(x)
-        loss = self.loss(out, y)
-        self.optimizer(loss)
-        return out, loss
-
 
 def test_threads_train_their_own_models_as_one_alone() -> None:
     def made() -> list[Small]:

@@ -31,12 +31,6 @@ class Network(model.Model):
     def forward(self, x: tensor.Tensor) -> tensor.Tensor:
         return self.body(x)
 
-    def train_one_batch(self, x: tensor.Tensor, y: tensor.Tensor) -> tuple[Any, Any]:
-        out = self.forward(x)
-        loss = self.loss(out, y)
-        self.optimizer(loss)
-        return out, loss
-
 
 def losses_on(
     dev: "Device", layers: list[Any], shape: tuple[int, ...], use_graph: bool

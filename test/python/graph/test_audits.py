@@ -7,7 +7,8 @@ import warnings
 import numpy as np
 import pytest
 import singa
-from graph_net import Net, assert_same, bits, images, labels, sgd
+from bits import bits
+from graph_net import Net, assert_same, images, labels, sgd
 from recorded import graphs
 from singa import autograd, device, layer, model, opt, plan_cache, tensor, tuning
 from singa.graph import GraphWarning, step_graphs

@@ -9,8 +9,9 @@ import warnings
 import numpy as np
 import pytest
 import singa
+from bits import bits
 from device_under_test import KEPT_APART
-from graph_net import Net, assert_same, bits, compiled, images, labels, sgd, train
+from graph_net import Net, assert_same, compiled, images, labels, sgd, train
 from recorded import graphs
 from singa import autograd, layer, model, opt, tensor
 from singa.graph import GraphWarning

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import singa
+from bits import bits
 from device_under_test import KEPT_APART
-from graph_net import Net, assert_same, bits, sgd
+from graph_net import Net, assert_same, sgd
 from recorded import graphs
 from singa import autograd, layer, model, opt, tensor
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import singa
-from singa import autograd, layer, model, opt, tensor
+from bits import check_replays
+from singa import autograd, layer, model, tensor
 
 
 @pytest.fixture
@@ -290,14 +290,10 @@ class Classifier(model.Model):
         inner = layer.TransformerEncoderLayer(16, 2, 32, dropout=0.2, activation="gelu")
         self.encoder = layer.TransformerEncoder(inner, 2)
         self.head = layer.Linear(5)
+        self.loss = autograd.softmax_cross_entropy
 
     def forward(self, x: tensor.Tensor) -> tensor.Tensor:
         return self.head(autograd.reduce_mean(self.encoder(x, is_causal=True), 1, 0))
-
-    def train_one_batch(self, x: tensor.Tensor, y: tensor.Tensor) -> tensor.Tensor:
-        loss = autograd.softmax_cross_entropy(self.forward(x), y)
-        self.optimizer(loss)
-        return loss
 
 
 @pytest.mark.parametrize("dtype", [None, "bfloat16"])
@@ -307,20 +303,7 @@ def test_training_replays_the_executed_bits(dtype: str | None) -> None:
         (rng.normal(size=(2, 6, 16)).astype(np.float32), rng.integers(0, 5, 2).astype(np.int32))
         for _ in range(5)
     ]
-
-    def train(use_graph: bool, **options: bool) -> tuple[list[float], dict[str, bytes]]:
-        singa.seed(3)
-        net = Classifier()
-        net.set_optimizer(opt.SGD(0.05, momentum=0.9))
-        x = tensor.from_numpy(batches[0][0])
-        net.compile([x], is_train=True, use_graph=use_graph, dtype=dtype, **options)
-        losses = [net(*map(tensor.from_numpy, batch)).numpy().item() for batch in batches]
-        return losses, {name: t.numpy().tobytes() for name, t in net.get_params().items()}
-
-    executed = train(False)
-    assert np.isfinite(executed[0]).all()
-    for options in ({}, {"fuse": True}, {"recompute": True}):
-        assert train(True, **options) == executed, options
+    check_replays(Classifier, batches, {}, {"fuse": True}, {"recompute": True}, dtype=dtype)
 
 
 @pytest.mark.usefixtures("sampling")

@@ -28,12 +28,6 @@ class Net(model.Model):
             x = autograd.tanh(each(x))
         return self.last(x)
 
-    def train_one_batch(self, x, y):
-        out = self.forward(x)
-        loss = self.loss(out, y)
-        self.optimizer(loss)
-        return out, loss
-
 
 def flat(kept):
     if isinstance(kept, layer.Linear):

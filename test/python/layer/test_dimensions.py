@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import singa
-from singa import autograd, layer, model, opt, tensor
+from bits import check_replays, trained
+from singa import autograd, layer, model, tensor
 
 SIGNAL, IMAGE, VOLUME = (2, 4, 19), (2, 4, 9, 8), (2, 4, 5, 7, 6)
 
@@ -56,6 +57,7 @@ class Volumes(model.Model):
         self.norm = layer.BatchNorm2d()
         self.pool1 = layer.AdaptiveMaxPool1d(4)
         self.head = layer.Linear(5)
+        self.loss = autograd.softmax_cross_entropy
 
     def forward(self, x: tensor.Tensor) -> tensor.Tensor:
         y = self.pool(self.bn(self.stem(x), relu=True))
@@ -63,47 +65,27 @@ class Volumes(model.Model):
         y = self.norm(self.line(autograd.reshape(y, (y.shape[0], 16, -1))), relu=True)
         return self.head(autograd.flatten(self.pool1(y)))
 
-    def train_one_batch(
-        self, x: tensor.Tensor, y: tensor.Tensor
-    ) -> tuple[tensor.Tensor, tensor.Tensor]:
-        out = self.forward(x)
-        loss = autograd.softmax_cross_entropy(out, y)
-        self.optimizer(loss)
-        return out, loss
 
-
-def train(use_graph: bool, steps: int = 5, **options: bool) -> tuple[list[float], dict[str, bytes]]:
-    singa.seed(3)
-    rng = np.random.default_rng(6)
-    net = Volumes()
-    net.set_optimizer(opt.SGD(0.05, momentum=0.9))
-    x = rng.normal(size=(4, 3, 6, 8, 8)).astype(np.float32)
-    labels = rng.integers(0, 5, 4).astype(np.int32)
-    net.compile([tensor.from_numpy(x)], is_train=True, use_graph=use_graph, **options)
-    losses = [
-        net(tensor.from_numpy(x + i % 2), tensor.from_numpy(labels))[1].numpy().item()
-        for i in range(steps)
-    ]
-    return losses, {name: t.numpy().tobytes() for name, t in net.get_params().items()}
+RNG = np.random.default_rng(6)
+X = RNG.normal(size=(4, 3, 6, 8, 8)).astype(np.float32)
+LABELS = RNG.integers(0, 5, 4).astype(np.int32)
+BATCHES = [(X + i % 2, LABELS) for i in range(5)]
 
 
 def test_training_of_volumes_replays_the_executed_bits() -> None:
-    executed = train(False)
-    assert np.isfinite(executed[0]).all()
-    assert executed[0][4] < executed[0][0]
-    for options in ({}, {"fuse": True}, {"recompute": True}):
-        assert train(True, **options) == executed, options
+    losses = check_replays(Volumes, BATCHES, {}, {"fuse": True}, {"recompute": True})
+    assert losses[4] < losses[0]
 
 
 def test_training_of_volumes_agrees_with_reference() -> None:
     with singa.opcheck(every=1, action="raise"):
-        train(False, steps=2)
+        trained(Volumes, BATCHES[:2])
 
 
 def test_training_of_volumes_in_bfloat16() -> None:
-    wide, _ = train(False)
+    wide, _ = trained(Volumes, BATCHES)
     with autograd.autocast("bfloat16"):
-        narrow, _ = train(False)
+        narrow, _ = trained(Volumes, BATCHES)
     np.testing.assert_allclose(narrow, wide, rtol=0.1)
 
 

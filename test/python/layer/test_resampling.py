@@ -7,7 +7,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 import singa
-from singa import autograd, layer, model, opt, tensor
+from bits import check_replays
+from singa import autograd, layer, model, tensor
 
 
 def test_activations(torch: ModuleType) -> None:
@@ -33,35 +34,20 @@ class Net(model.Model):
         self.up = layer.Upsample(scale_factor=2, mode=mode)
         self.join = layer.Conv2d(16, 3, padding=1)
         self.out = layer.Conv2d(3, 1)
+        self.loss = autograd.mse_loss
 
     def forward(self, x: tensor.Tensor) -> tensor.Tensor:
         wide = autograd.relu(self.down(x))
         deep = self.up(autograd.relu(self.middle(self.pool(wide))))
         return self.out(autograd.relu(self.join(autograd.cat([wide, deep], 1))))
 
-    def train_one_batch(self, x: tensor.Tensor, y: tensor.Tensor) -> tensor.Tensor:
-        loss = autograd.mse_loss(self.forward(x), y)
-        self.optimizer(loss)
-        return loss
-
 
 @pytest.mark.parametrize("mode", ["nearest", "bilinear"])
 def test_training_replays_the_executed_bits(mode: str) -> None:
     rng = np.random.default_rng(4)
     batches = [[rng.standard_normal((2, 3, 8, 12), np.float32) for _ in range(2)] for _ in range(5)]
-
-    def train(use_graph: bool, **options: bool) -> list[float]:
-        singa.seed(3)
-        net = Net(mode)
-        net.set_optimizer(opt.SGD(0.05, momentum=0.9))
-        x = tensor.from_numpy(batches[0][0])
-        net.compile([x], is_train=True, use_graph=use_graph, **options)
-        return [net(*map(tensor.from_numpy, batch)).numpy().item() for batch in batches]
-
-    executed = train(False)
-    assert executed[-1] < executed[0]
-    for options in ({}, {"fuse": True}):
-        assert train(True, **options) == executed
+    losses = check_replays(lambda: Net(mode), batches, {}, {"fuse": True})
+    assert losses[-1] < losses[0]
 
 
 @pytest.mark.cpu("reorders of the CPU's layouts")

@@ -130,12 +130,6 @@ class Net(model.Model):
     def forward(self, x):
         return self.fc(autograd.reduce_mean(self.pool(self.first(x)), (2, 3), keepdims=0))
 
-    def train_one_batch(self, x, y):
-        out = self.forward(x)
-        loss = self.loss(out, y)
-        self.optimizer(loss)
-        return out, loss
-
 
 RECORDED = {
     "momentum": lambda net: setattr(net.first[1], "momentum", 0.7),

@@ -23,17 +23,12 @@ class Net(model.Model):
         self.wider = layer.ConvTranspose2d(CHANNELS, CHANNELS, 2, stride=2)
         self.rnn = layer.CudnnRNN(8, return_sequences=True)
         self.fc = layer.Linear(4)
+        self.loss = autograd.softmax_cross_entropy
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.wider(autograd.relu(self.strided(autograd.relu(self.narrow(x)))))
         rows = autograd.reshape(x, (x.shape[0], CHANNELS, -1))
         return self.fc(autograd.flatten(self.rnn(rows)))
-
-    def train_one_batch(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        out = self.forward(x)
-        loss = autograd.softmax_cross_entropy(out, y)
-        self.optimizer(loss)
-        return out, loss
 
 
 def images(count: int = 2) -> Tensor:
@@ -128,19 +123,16 @@ def set_states(net: Net) -> None:
     net.set_states({name: value.numpy() * 2 for name, value in net.get_states().items()})
 
 
-def train(net: Net) -> None:
+def train(net: Net, steps: int = 2) -> None:
     net.train()
-    for _ in range(2):
+    for _ in range(steps):
         net(images(), tensor.from_numpy(np.arange(2, dtype=np.int32)))
     net.eval()
 
 
 def replay(net: Net) -> None:
     net.graph(True)
-    net.train()
-    for _ in range(6):
-        net(images(), tensor.from_numpy(np.arange(2, dtype=np.int32)))
-    net.eval()
+    train(net, 6)
     net.graph(False)
 
 

@@ -3,7 +3,7 @@ recorded."""
 
 import numpy as np
 import pytest
-import singa
+from bits import check_replays
 from singa import autograd, layer, model, opt, tensor
 
 COUNTS = (13, 20, 200)
@@ -42,6 +42,7 @@ class Joined(model.Model):
         self.conv = layer.Conv2d(16, 3, padding=1)
         self.fc = layer.Linear(3)
         self.count = count
+        self.loss = autograd.softmax_cross_entropy
 
     def forward(self, x: tensor.Tensor) -> tensor.Tensor:
         y = self.conv(x)
@@ -49,12 +50,6 @@ class Joined(model.Model):
         parts = autograd.split(y, 1, [16] * self.count)
         y = autograd.cat([autograd.tanh(part) for part in parts], 1)
         return self.fc(autograd.flatten(autograd.globalaveragepool(y)))
-
-    def train_one_batch(self, x: tensor.Tensor, y: tensor.Tensor) -> tuple:
-        out = self.forward(x)
-        loss = autograd.softmax_cross_entropy(out, y)
-        self.optimizer(loss)
-        return out, loss
 
 
 class Recurrent(model.Model):
@@ -65,44 +60,24 @@ class Recurrent(model.Model):
         self.rnn = layer.LSTM(4, 8)
         self.cat = layer.Cat()
         self.fc = layer.Linear(4)
+        self.loss = autograd.softmax_cross_entropy
 
-    def forward(self, *steps: tensor.Tensor) -> tensor.Tensor:
-        zeros = tensor.zeros((1, 8), steps[0].device)
-        outputs, _, _ = self.rnn(list(steps), (zeros, zeros))
+    def forward(self, x: tensor.Tensor) -> tensor.Tensor:
+        zeros = tensor.zeros((1, 8), x.device)
+        outputs, _, _ = self.rnn([x[i : i + 1] for i in range(20)], (zeros, zeros))
         return self.fc(self.cat(outputs))
-
-    def train_one_batch(self, steps: list[tensor.Tensor], y: tensor.Tensor) -> tuple:
-        out = self.forward(*steps)
-        loss = autograd.softmax_cross_entropy(out, y)
-        self.optimizer(loss)
-        return out, loss
-
-
-def losses(net: model.Model, inputs: list, batch: tuple, graph: bool, steps: int) -> list[float]:
-    singa.seed(5)
-    net.set_optimizer(opt.SGD(lr=0.3, momentum=0.9))
-    net.compile(inputs, is_train=True, use_graph=graph)
-    found = [float(net(*batch)[1].numpy()[0]) for _ in range(steps)]
-    if graph:
-        assert len(net.memory_plan()["graphs"]) == 1
-    return found
 
 
 @every_count
 def test_many_images_are_joined_and_cut(count: int) -> None:
-    rng = np.random.default_rng(7)
-    x = tensor.from_numpy(rng.standard_normal((2, 16, 5, 5)).astype(np.float32))
-    y = tensor.from_numpy(np.int32([0, 2]))
-    executed = losses(Joined(count), [x], (x, y), False, 5)
-    assert executed[-1] < executed[0]
-    assert losses(Joined(count), [x], (x, y), True, 5) == executed
+    x = np.random.default_rng(7).standard_normal((2, 16, 5, 5)).astype(np.float32)
+    losses = check_replays(lambda: Joined(count), [(x, np.int32([0, 2]))] * 5)
+    assert losses[-1] < losses[0]
 
 
 def test_lstm_of_twenty_steps_trains() -> None:
     letters = np.arange(21) % 4
     one_hot = np.eye(4, dtype=np.float32)[letters]
-    x = [tensor.from_numpy(one_hot[i : i + 1]) for i in range(20)]
-    y = tensor.from_numpy(letters[1:].astype(np.int32))
-    executed = losses(Recurrent(), x, (x, y), False, 30)
-    assert executed[-1] < 0.1 < 1 < executed[0]
-    assert losses(Recurrent(), x, (x, y), True, 30) == executed
+    batch = one_hot[:-1], letters[1:].astype(np.int32)
+    losses = check_replays(Recurrent, [batch] * 40, optimizer=lambda: opt.SGD(0.3, momentum=0.9))
+    assert losses[-1] < 0.1 < 1 < losses[0]

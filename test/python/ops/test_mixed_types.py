@@ -3,7 +3,7 @@ promote, and each operand gets a gradient of its own type, as in PyTorch."""
 
 import numpy as np
 import pytest
-import singa
+from bits import check_replays, trained
 from singa import autograd, layer, model, opt, tensor
 
 pytestmark = pytest.mark.usefixtures("training")
@@ -73,15 +73,11 @@ class Net(model.Model):
         self.first = layer.Conv2d(4, 3, padding=1)
         self.second = layer.Conv2d(4, 3, padding=1)
         self.classify = layer.Linear(3)
+        self.loss = autograd.softmax_cross_entropy
 
     def forward(self, x):
         h = self.join(self.first(x), x)
         return self.classify(autograd.flatten(autograd.relu(self.second(h))))
-
-    def train_one_batch(self, x, y):
-        loss = autograd.softmax_cross_entropy(self.forward(x), y)
-        self.optimizer(loss)
-        return loss
 
 
 JOINS = {
@@ -97,17 +93,9 @@ JOINS = {
 @pytest.mark.parametrize("join", JOINS)
 def test_under_autocast_as_in_float32(join, dtype):
     draw = np.random.default_rng(0)
-    x = tensor.from_numpy(draw.standard_normal((4, 4, 6, 6)).astype(np.float32))
-    y = tensor.from_numpy(np.array([0, 1, 2, 1], np.int32))
-
-    def losses(**options):
-        singa.seed(0)
-        net = Net(JOINS[join])
-        net.set_optimizer(opt.SGD(lr=0.02))
-        net.compile([x], **options)
-        return [float(net(x, y)) for _ in range(6)]
-
-    executed, recorded = losses(dtype=dtype), losses(dtype=dtype, use_graph=True)
-    assert recorded == executed
-    np.testing.assert_allclose(executed, losses(), rtol=0.05)
+    batch = draw.standard_normal((4, 4, 6, 6)).astype(np.float32), np.array([0, 1, 2, 1], np.int32)
+    make = lambda: Net(JOINS[join])  # noqa: E731
+    options = {"batches": [batch] * 6, "optimizer": lambda: opt.SGD(lr=0.01)}
+    executed = check_replays(make, dtype=dtype, **options)
+    np.testing.assert_allclose(executed, trained(make, **options)[0], rtol=0.05)
     assert executed[-1] < executed[0]

@@ -41,12 +41,6 @@ class Net(model.Model):
         y = self.pool(autograd.relu(self.norm(self.conv(x))))
         return self.fc(autograd.flatten(y))
 
-    def train_one_batch(self, x: tensor.Tensor, y: tensor.Tensor) -> tuple[tensor.Tensor, ...]:
-        out = self.forward(x)
-        loss = self.loss(out, y)
-        self.optimizer(loss)
-        return out, loss
-
 
 def batch(size: int, seed: int) -> tuple[tensor.Tensor, tensor.Tensor]:
     random = np.random.default_rng(seed)

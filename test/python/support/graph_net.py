@@ -57,10 +57,6 @@ def compiled(use_graph, optimizer=None, net=Net):
     return m
 
 
-def bits(m):
-    return {name: t.numpy().tobytes() for name, t in m.get_states().items()}
-
-
 def assert_same(a, b):
     assert a.keys() == b.keys()
     for name in a:

@@ -8,11 +8,7 @@ class Net(model.Model):
         super().__init__()
         self.conv = layer.Conv2d(4, 3, padding=1)
         self.fc = layer.Linear(3)
+        self.loss = autograd.softmax_cross_entropy
 
     def forward(self, x):
         return self.fc(autograd.flatten(autograd.relu(self.conv(x))))
-
-    def train_one_batch(self, x, y):
-        loss = autograd.softmax_cross_entropy(self.forward(x), y)
-        self.optimizer(loss)
-        return loss

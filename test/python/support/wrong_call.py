@@ -147,12 +147,6 @@ class _Net(model.Model):
         y = self.pool(autograd.relu(self.norm(self.conv(x))))
         return self.fc(self.drop(autograd.flatten(y)))
 
-    def train_one_batch(self, x: tensor.Tensor, y: tensor.Tensor) -> Any:
-        out = self.forward(x)
-        loss = self.loss(out, y)
-        self.optimizer(loss)
-        return out, loss
-
 
 def trained() -> list[str]:
     """Losses of three steps and the output of the trained network, as bits."""

@@ -3,7 +3,6 @@ those of the machine. With SINGA_TEST_SHARED_GPU=1 all ranks use the machine's f
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -13,7 +12,8 @@ from functools import cache, partial
 import numpy as np
 import pytest
 import singa
-from ranks import FailedRank, in_ranks
+from rank_training import FAULTS, check_fault, clipped_adam, half, scaled, sgd, sparse
+from ranks import FailedRank, in_ranks, succeed
 from singa import autograd, device, distributed, layer, model, opt, singa_wrap, tensor
 
 BATCH = 2
@@ -77,10 +77,6 @@ class Net(model.Model):
         loss = self.loss(out, y)
         (step or self.optimizer)(loss)
         return out, loss
-
-
-def sgd(**options):
-    return opt.SGD(lr=0.1, momentum=0.9, weight_decay=1e-3, **options)
 
 
 def shards(step, count, batch=BATCH):
@@ -154,8 +150,7 @@ def accumulated(count, steps=6, inner=sgd, **options):
 
 
 def expect_equal(results, want):
-    for rank, found in enumerate(results):
-        assert not isinstance(found, FailedRank), (rank, found)
+    for rank, found in enumerate(succeed(results)):
         assert differing(found[0], want) == [], rank
 
 
@@ -177,14 +172,6 @@ def test_ranks_have_the_bits_of_accumulation(world, graph):
             backward = [i for i, line in enumerate(lines) if line.startswith("ConvBackward")]
             assert len(starts) == len(waits) > 1
             assert starts[0] < backward[0] < waits[0]
-
-
-def clipped_adam(**options):
-    return opt.Adam(lr=0.01, clip_norm=0.5, **options)
-
-
-def scaled(**options):
-    return opt.SGD(lr=0.1, momentum=0.9, scaler=opt.GradScaler(1024.0), **options)
 
 
 @pytest.mark.parametrize("inner", [clipped_adam, scaled])
@@ -223,9 +210,8 @@ def test_nccls_own_sums_are_close(graph):
         return train(made(optimizer, graph, seed=rank + 1), 6, 3, rank, 1)
 
     want = accumulated(3)
-    results = on_gpus(3, body)
+    results = succeed(on_gpus(3, body))
     for found in results:
-        assert not isinstance(found, FailedRank), found
         assert differing(found, results[0]) == []
         for name, value in want.items():
             np.testing.assert_allclose(found[name], value, 1e-4, 1e-6, err_msg=name)
@@ -300,8 +286,7 @@ def test_collectives_of_tensors_of_all_types():
         communicator.barrier()
         return found
 
-    for results in on_gpus(3, body):
-        assert not isinstance(results, FailedRank), results
+    for results in succeed(on_gpus(3, body)):
         for dtype, (every, (own, other), summed) in zip(types, results, strict=True):
             ranks = [[r, r % 2, 1] for r in range(3)]
             want = np.array(ranks, bool if dtype == "bool" else float)
@@ -319,14 +304,6 @@ def test_scripts_ask_the_other_ranks():
         return sums, distributed.gather([rank]), distributed.any_rank(rank == 1)
 
     assert on_gpus(2, body) == [({"a": 2.0}, [[0], [1]], True)] * 2
-
-
-def half(optimizer, loss):
-    optimizer.backward_and_update_half(loss, clipping=True, clip_Value=10)
-
-
-def sparse(optimizer, loss):
-    optimizer.backward_and_sparse_update(loss, spars=0.5, topK=True)
 
 
 def partly(optimizer, loss):
@@ -350,9 +327,8 @@ def test_the_other_ways_of_a_step(way):
             losses.append(step_on(net, x, y, partial(way, optimizer))[1].item())
         return states(net), losses
 
-    results = on_gpus(2, body)
+    results = succeed(on_gpus(2, body))
     for rank, (found, (want, losses)) in enumerate(zip(results, in_ranks(2, body), strict=True)):
-        assert not isinstance(found, FailedRank), found
         np.testing.assert_allclose(found[1], losses, 1e-4)
         for name, value in want.items():
             np.testing.assert_allclose(found[0][name], value, 2e-3, 1e-4, err_msg=f"{rank} {name}")
@@ -391,61 +367,22 @@ def test_sync_batchnorm_is_the_batch_norm_of_all_images(graph):
 # --- failures
 
 
-def run_and_fail(rank, holder, action, world=3, graph=False):
-    net = made(opt.DistOpt(sgd(), holder, rank, world), graph)
+def run_and_fail(rank, holder, fault, graph):
+    net = made(opt.DistOpt(sgd(), holder, rank, 3), graph)
     for step in range(8):
-        x, y = shards(step, world)[rank]
+        x, y = shards(step, 3)[rank]
         if step == 5 and rank == 1:
-            action(net)
+            fault(net)
         _, loss = step_on(net, x, y)
         loss.item()
     return "nothing was raised"
 
 
-def killed(net):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def in_python(net):
-    net.graph(False)
-    net.loss = lambda out, y: 1 / 0
-
-
-def other_rate(net):
-    net.optimizer.lr = 0.3
-
-
-def skipped(net):
-    net.optimizer.opt.step()
-
-
-def frozen(net):
-    net.conv.W.stores_grad = False
-
-
-def checked(net):
-    net.optimizer.communicator.check("saved")
-
-
-ACTIONS = {
-    killed: r"rank 1 \(process \d+\) has ended",
-    in_python: r"\[DistOpt\] rank 1: ZeroDivisionError: division by zero",
-    other_rate: r"ranks 0 and 2: update 5, call 0, learning rate 0.1; rank 1: .* rate 0.3",
-    skipped: r"ranks 0 and 2: update 5, .*; rank 1: update 6",
-    frozen: r"conv.W|factor",
-    checked: r"rank 1: check",
-}
-
-
 @pytest.mark.parametrize("graph", [False, True])
-@pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.__name__)
-def test_a_fault_in_one_rank_is_one_error_in_all(action, graph):
-    results = on_gpus(3, partial(run_and_fail, action=action, graph=graph))
-    assert all([isinstance(result, FailedRank) for result in results]), results
-    if action in (killed, in_python):
-        assert results.pop(1) == ("killed" if action is killed else "division by zero")
-    assert len({*results}) == 1, results
-    assert re.search(ACTIONS[action], results[0]), results[0]
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_a_fault_in_one_rank_is_one_error_in_all(fault, graph):
+    results = on_gpus(3, partial(run_and_fail, fault=fault, graph=graph))
+    check_fault(results, fault, FAULTS[fault])
 
 
 def train_on(rank, holder, graph):

@@ -1,8 +1,14 @@
-"""A small network, its training on ranks, and all states that result."""
+"""A small network, its training on ranks, all states that result, and what may go wrong."""
+
+import math
+import os
+import re
+import signal
 
 import numpy as np
 import singa
-from ranks import FailedRank
+from bits import everything as states
+from ranks import FailedRank, succeed
 from singa import autograd, layer, model, opt, tensor
 
 BATCH = 3
@@ -39,6 +45,74 @@ def sgd(**options):
     return opt.SGD(lr=0.1, momentum=0.9, weight_decay=1e-3, **options)
 
 
+def clipped_adam(**options):
+    return opt.Adam(lr=0.01, clip_norm=0.5, **options)
+
+
+def scaled(**options):
+    return opt.SGD(lr=0.1, momentum=0.9, scaler=opt.GradScaler(1024.0), **options)
+
+
+def rmsprop_by_the_largest(**options):
+    return opt.RMSProp(
+        0.01, momentum=0.9, centered=True, clip_norm=0.2, norm_type=math.inf, **options
+    )
+
+
+def half(optimizer, loss):
+    optimizer.backward_and_update_half(loss, clipping=True, clip_Value=10)
+
+
+def sparse(optimizer, loss):
+    optimizer.backward_and_sparse_update(loss, spars=0.5, topK=True)
+
+
+def killed(net):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def in_python(net):
+    net.graph(False)
+    net.loss = lambda out, y: 1 / 0
+
+
+def other_rate(net):
+    net.optimizer.lr = 0.3
+
+
+def skipped(net):
+    net.optimizer.opt.step()
+
+
+def frozen(net):
+    net.norm.scale.stores_grad = False
+
+
+def checked(net):
+    net.optimizer.communicator.check("saved")
+
+
+#: What goes wrong in rank 1 of three, and what all say of it.
+FAULTS = {
+    killed: r"rank 1 \(process \d+\) has ended",
+    in_python: r"\[DistOpt\] rank 1: ZeroDivisionError: division by zero",
+    other_rate: r"ranks 0 and 2: update 5, call 0, learning rate 0.1; rank 1: .* rate 0.3",
+    skipped: r"ranks 0 and 2: update 5, .*; rank 1: update 6",
+    frozen: r"norm.scale|factor",
+    checked: r"rank 1: check",
+}
+
+
+def check_fault(results, fault, text, one_text=True):
+    """All ranks but the one that is at fault raise the same error."""
+    assert all([isinstance(result, FailedRank) for result in results]), results
+    if fault in (killed, in_python):
+        assert results.pop(1) == ("killed" if fault is killed else "division by zero")
+    assert not one_text or len({*results}) == 1, results
+    for result in results:
+        assert re.search(text, result), result
+
+
 def shards(step, count):
     """The shards of a step: images and classes."""
     rng = np.random.default_rng(step)
@@ -62,20 +136,6 @@ def train(net, steps, count, first=0, calls=None):
     return states(net)
 
 
-def states(net):
-    found = {name: value.numpy().tobytes() for name, value in net.get_states().items()}
-    for slot, values in net.optimizer.get_states().items():
-        if isinstance(values, dict):
-            found |= {f"{slot}/{n}": _plain(v) for n, v in values.items()}
-        else:
-            found[slot] = values
-    return found
-
-
-def _plain(value):
-    return value if isinstance(value, int) else value.numpy().tobytes()
-
-
 def differing(one, other):
     return sorted([name for name in one.keys() | other.keys() if one.get(name) != other.get(name)])
 
@@ -93,6 +153,5 @@ def trained(rank, holder, world, virtual=None, steps=6, inner=sgd, shard=False, 
 
 
 def expect_equal(results, want):
-    for rank, found in enumerate(results):
-        assert not isinstance(found, FailedRank), (rank, found)
+    for rank, found in enumerate(succeed(results)):
         assert differing(found, want) == [], rank

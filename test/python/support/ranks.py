@@ -26,6 +26,13 @@ def in_ranks(world: int, body: Body, seconds: int = 60) -> list[Any]:
     return Job(world, body, seconds).results()
 
 
+def succeed(results: list[Any]) -> list[Any]:
+    """The results, if no rank has failed."""
+    failed = {rank: each for rank, each in enumerate(results) if isinstance(each, FailedRank)}
+    assert not failed
+    return results
+
+
 class Job:
     """Ranks that have been started. Jobs that mostly wait may run at the same time."""
 

@@ -3,17 +3,8 @@
 #include "backend/cpu/lane_layouts.h"
 #include "singa/operation/indexing.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::ExpectEqual;
-using test::ExpectIn;
-using test::In;
-using test::kTags;
-using test::Random;
-using test::RandomTensor;
-using test::Reorders;
-using test::Tag;
 
 void Check(const Tensor& plain, int64_t groups, Tag tag) {
   SCOPED_TRACE(std::to_string(groups) + " groups, layout " + std::to_string(static_cast<int>(tag)));
@@ -49,4 +40,4 @@ TEST(ChannelShuffleInLayouts, HalvesOfManyPixels) {  // more than one thread's s
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -10,11 +10,8 @@
 #include "singa/operation/indexing.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::Random;
-using test::Values;
 
 /// Expects zeros in the padding channels of blocks.
 void ExpectZeroPadding(const Tensor& t, LaneTag tag) {
@@ -35,7 +32,7 @@ void Check(Random& random, const std::vector<int64_t>& channels, DType dtype, La
   const int64_t images = random.Int(1, 3), height = random.Int(1, 9), width = random.Int(1, 9);
   std::vector<Tensor> plain, opaque;
   for (int64_t c : channels) {
-    plain.push_back(test::RandomTensor(random, {images, c, height, width}).AsType(dtype));
+    plain.push_back(RandomTensor(random, {images, c, height, width}).AsType(dtype));
     opaque.push_back(plain.back().ToLayout(LaneLayout(plain.back().shape(), dtype, tag)));
   }
   const Tensor expected = Concat(plain, 1);
@@ -98,7 +95,7 @@ TEST(ConcatInLayouts, TheResultLiesAsMostOfTheImages) {
       // A single block of 8 or 16 channels is channels-last as well.
       const int64_t c = random.Coin() ? 8 * random.Int(1, 3) : random.Int(1, 40);
       const LaneTag tag = kTags[random.Int(0, 2)];
-      plain.push_back(test::RandomTensor(random, {2, c, 3, 4}));
+      plain.push_back(RandomTensor(random, {2, c, 3, 4}));
       opaque.push_back(plain.back().ToLayout(LaneLayout(plain.back().shape(), kFloat32, tag)));
       what += " " + std::to_string(c) + " " + LayoutName(opaque.back().layout());
     }
@@ -121,8 +118,8 @@ TEST(ConcatInLayouts, ASingleBlockInFrontIsNotReorderedNorAreTheOthers) {
   for (const auto& [block, tag] : {std::pair(8, LaneTag::kNChw8c), {16, LaneTag::kNChw16c}}) {
     std::vector<Tensor> xs;
     for (int64_t c : {block, 3 * block, 24})
-      xs.push_back(test::RandomTensor(random, {2, c, 5, 4})
-                       .ToLayout(LaneLayout({2, c, 5, 4}, kFloat32, tag)));
+      xs.push_back(
+          RandomTensor(random, {2, c, 5, 4}).ToLayout(LaneLayout({2, c, 5, 4}, kFloat32, tag)));
     const uint64_t before = GetReorderStats().count;
     const Tensor y = Concat(xs, 1);
     EXPECT_TRUE(SameLayout(y.layout(), LaneLayout(y.shape(), kFloat32, tag)));
@@ -132,14 +129,14 @@ TEST(ConcatInLayouts, ASingleBlockInFrontIsNotReorderedNorAreTheOthers) {
 
 TEST(ConcatInLayouts, OtherAxesAndReferenceAreRowMajor) {
   Random random(32);
-  const Tensor x = test::RandomTensor(random, {2, 24, 3, 4});
+  const Tensor x = RandomTensor(random, {2, 24, 3, 4});
   const Tensor opaque = x.ToLayout(LaneLayout(x.shape(), kFloat32, LaneTag::kNChw8c));
   for (int64_t axis : {0, 2, 3}) {
     const Tensor y = Concat({opaque, x}, axis);
     EXPECT_FALSE(y.is_blocked());
     EXPECT_EQ(Values(y), Values(Concat({x, x}, axis)));
   }
-  const test::PreferenceScope scope(Preference::kReference);
+  const PreferenceScope scope(Preference::kReference);
   const Tensor y = Concat({opaque, opaque}, 1);
   const std::vector<Tensor> pieces = Split(opaque, 1, {7, 17});
   EXPECT_FALSE(y.is_blocked());
@@ -150,7 +147,7 @@ TEST(ConcatInLayouts, OtherAxesAndReferenceAreRowMajor) {
 
 TEST(ConcatInLayouts, PiecesOfNothing) {
   Random random(33);
-  const Tensor x = test::RandomTensor(random, {2, 24, 3, 4});
+  const Tensor x = RandomTensor(random, {2, 24, 3, 4});
   const Tensor opaque = x.ToLayout(LaneLayout(x.shape(), kFloat32, LaneTag::kNChw8c));
   const std::vector<Tensor> pieces = Split(opaque, 1, {0, 24});
   EXPECT_EQ(pieces[0].shape(), Shape({2, 0, 3, 4}));
@@ -159,4 +156,4 @@ TEST(ConcatInLayouts, PiecesOfNothing) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

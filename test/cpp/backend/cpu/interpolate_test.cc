@@ -4,18 +4,8 @@
 
 #include "backend/cpu/lane_layouts.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::ExpectIn;
-using test::ExpectSame;
-using test::In;
-using test::kTags;
-using test::PreferenceScope;
-using test::Random;
-using test::RandomTensor;
-using test::Reorders;
-using test::Tag;
 
 InterpolationHandle AnyHandle(Random& random) {
   const auto mode = static_cast<InterpolationMode>(random.Int(0, 3));
@@ -76,4 +66,4 @@ TEST(CpuInterpolate, SeveralThreads) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

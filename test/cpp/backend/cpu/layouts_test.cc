@@ -8,21 +8,8 @@
 #include "singa/operation/softmax.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::ExpectIn;
-using test::ExpectSame;
-using test::HasAvx512;
-using test::In;
-using test::kTags;
-using test::PreferenceScope;
-using test::Random;
-using test::RandomTensor;
-using test::Refusal;
-using test::Reorders;
-using test::Tag;
-using test::Values;
 
 DType AnyType(Random& random) {
   return random.Int(0, 3) == 0 && HasAvx512() ? kBFloat16 : kFloat32;
@@ -90,4 +77,4 @@ TEST(BlockedLayouts, KernelsRefuseWithAReason) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

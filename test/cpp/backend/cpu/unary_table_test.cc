@@ -10,12 +10,8 @@
 #include "singa/operation/elementwise.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::PreferenceScope;
-using test::Random;
-using test::RandomTensor;
 
 constexpr int64_t kArguments = 1 << 16;
 
@@ -68,9 +64,9 @@ TEST(UnaryTable, ViewsAndThreads) {
     SetNumThreads(threads);
     ForEachFunction([&](UnaryOp op) {
       const Shape shape = {random.Int(1, 40), random.Int(1, 60), random.Int(1, 50)};
-      const Tensor x = test::AnyTensor(random, shape, kBFloat16, -5, 5);
-      const Tensor dy = test::AnyTensor(random, shape, kBFloat16);
-      const Tensor out = test::RandomView(random, shape, kBFloat16);
+      const Tensor x = AnyTensor(random, shape, kBFloat16, -5, 5);
+      const Tensor dy = AnyTensor(random, shape, kBFloat16);
+      const Tensor out = RandomView(random, shape, kBFloat16);
       ExpectSameBits([&] { return Unary(op, x); }, UnaryName(op));
       ExpectSameBits([&] { return UnaryInto(op, x, out), out; }, UnaryName(op));
       ExpectSameBits([&] { return UnaryBackward(op, dy, x, {}); }, UnaryBackwardName(op));
@@ -89,4 +85,4 @@ TEST(UnaryTable, InPlace) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

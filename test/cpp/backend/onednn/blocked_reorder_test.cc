@@ -12,8 +12,9 @@
 namespace singa::onednn {
 namespace {
 
+using namespace test;
+
 using dnnl::memory;
-using test::Random;
 using Tag = memory::format_tag;
 
 /// All tags with this many axes that have no blocks, or only blocks of filters' channels.

@@ -12,15 +12,8 @@
 #include "singa/dispatch/tuning.h"
 #include "singa/operation/conv.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::ExpectSums;
-using test::ForEachProduct;
-using test::Random;
-using test::RandomTensor;
-using test::Sums;
-using test::Values;
 
 std::vector<Candidate> AllWays(const ConvSpec& spec) {
   std::vector<Candidate> all;
@@ -112,4 +105,4 @@ TEST(Candidates, AChoiceNamesLayoutsToo) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -16,12 +16,10 @@
 namespace singa::onednn {
 namespace {
 
+using namespace test;
+
 using dnnl::memory;
 using Tag = memory::format_tag;
-using test::ExpectError;
-using test::Random;
-using test::RandomTensor;
-using test::Values;
 
 memory::desc Desc(const Shape& shape, Tag tag) {
   return memory::desc(Dims(shape), memory::data_type::f32, tag);
@@ -226,7 +224,7 @@ TEST(DnnlConv, TheBiasGradientAloneIsSummedWhereDyLies) {
       const uint64_t reorders = GetReorderStats().count;
       const Tensor db = ConvBackwardB(there, handle);
       EXPECT_EQ(GetReorderStats().count, reorders);
-      test::ExpectNear(db, sums, tolerance, LayoutName(there.layout()));
+      ExpectNear(db, sums, tolerance, LayoutName(there.layout()));
       const int threads = NumThreads();
       SetNumThreads(1);
       const Tensor again = ConvBackwardB(there, handle);

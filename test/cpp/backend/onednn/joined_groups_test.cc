@@ -12,13 +12,8 @@
 #include "model/operation/conv/spec.h"
 #include "singa/operation/conv.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::ExpectIn;
-using test::Random;
-using test::RandomTensor;
-using test::Values;
 
 std::string Implementation(int64_t groups, int64_t in, int64_t out, bool plain = false) {
   ConvSpec spec;
@@ -55,13 +50,13 @@ TEST(JoinedGroups, FollowTheLayout) {
     GTEST_SKIP() << "vectors of other lengths";
   Random random(5);
   for (const LaneTag tag : {LaneTag::kNhwc, LaneTag::kNChw16c}) {
-    const Tensor x = test::In(RandomTensor(random, {2, 128, 14, 14}), tag);
+    const Tensor x = In(RandomTensor(random, {2, 128, 14, 14}), tag);
     const Tensor w = RandomTensor(random, {128, 8, 3, 3});
     const ConvHandle handle(x, {3, 3}, {1, 1}, {1, 1}, 128, 128, false, 16);
-    const uint64_t reorders = test::Reorders();
+    const uint64_t reorders = Reorders();
     const Tensor y = ConvForward(x, w, {}, handle);
     const auto gradients = ConvBackward(y, x, w, handle, true, true, false);
-    EXPECT_EQ(test::Reorders(), reorders);
+    EXPECT_EQ(Reorders(), reorders);
     ExpectIn(y, tag, "y");
     ExpectIn(gradients[0], tag, "dx");
     EXPECT_EQ(gradients[1].layout(), nullptr);
@@ -71,8 +66,8 @@ TEST(JoinedGroups, FollowTheLayout) {
 TEST(JoinedGroups, StrictModeKeepsInfinityInItsGroup) {
   Random random(6);
   std::vector<double> values = Values(RandomTensor(random, {1, 128, 6, 6}));
-  values[0] = test::kInf;
-  const Tensor x = test::FromValues({1, 128, 6, 6}, values);
+  values[0] = kInf;
+  const Tensor x = FromValues({1, 128, 6, 6}, values);
   const Tensor w = RandomTensor(random, {128, 8, 3, 3});
   const ConvHandle handle(x, {3, 3}, {1, 1}, {1, 1}, 128, 128, false, 16);
   const bool before = IsStrict();
@@ -85,4 +80,4 @@ TEST(JoinedGroups, StrictModeKeepsInfinityInItsGroup) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -2,12 +2,8 @@
 #include "model/operation/quantized/spec.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::FromValues;
-using test::Random;
-using test::Values;
 
 /// The plan of a convolution of bytes by oneDNN; null on processors without VNNI.
 PlanPtr PlanOf(const QuantizedConvSpec& spec) {
@@ -39,4 +35,4 @@ TEST(PackedWeights, GoBackToWhatTheyWere) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -10,12 +10,8 @@
 #include "model/operation/conv/spec.h"
 #include "singa/operation/conv.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::ExpectIn;
-using test::Random;
-using test::RandomTensor;
 
 bool IsPatches(const ConvTransposeHandle& handle) {
   ConvTransposeSpec spec;
@@ -42,18 +38,18 @@ TEST(PatchUpsampling, FollowsTheLayout) {
   if (AllowedInstructionSet() >= InstructionSet::kAvx2)
     tags.push_back(onednn::BlockedChannels() == 16 ? LaneTag::kNChw16c : LaneTag::kNChw8c);
   for (const LaneTag tag : tags) {
-    const Tensor x = test::In(RandomTensor(random, {2, 64, 7, 8}), tag);
+    const Tensor x = In(RandomTensor(random, {2, 64, 7, 8}), tag);
     const Tensor w = RandomTensor(random, {64, 32, 2, 2}), b = RandomTensor(random, {32});
     const ConvTransposeHandle handle(x, {2, 2}, {2, 2}, {0, 0}, {0, 0}, 64, 32, true);
     const Tensor y = ConvTransposeForward(x, w, b, handle);
     if (!y.layout()) continue;
-    const uint64_t reorders = test::Reorders();
+    const uint64_t reorders = Reorders();
     const auto gradients = ConvTransposeBackward(y, x, w, handle, true, true, true);
-    EXPECT_EQ(test::Reorders(), reorders);
+    EXPECT_EQ(Reorders(), reorders);
     ExpectIn(gradients[0], tag, "dx");
     EXPECT_EQ(gradients[1].layout(), nullptr);
   }
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -8,10 +8,8 @@
 #include "singa/operation/random.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::Values;
 
 std::shared_ptr<Recording> NewRecording(const ArenaPtr& arena = nullptr) {
   return std::make_shared<Recording>(DefaultDevice(), arena);
@@ -349,7 +347,7 @@ TEST(Graph, SaysWhatDiffers) {
     const Tensor x = Full({4}, 1);
     const RecordingPtr recording = NewRecording();
     recording->Start({x});
-    const Tensor made = test::FromValues({4}, {1, 2, 3, 4});
+    const Tensor made = FromValues({4}, {1, 2, 3, 4});
     const Tensor y = Binary(BinaryOp::kAdd, x, made);
     recording->Finish({y});
     return recording;
@@ -552,4 +550,4 @@ TEST(Graph, InputsAreBroughtToTheLayoutInWhichTheyWereRecorded) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

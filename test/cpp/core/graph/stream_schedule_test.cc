@@ -7,10 +7,9 @@
 
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
-using test::Random;
 using Lists = std::vector<std::vector<size_t>>;
 
 std::array<char, 64> g_memory;
@@ -144,4 +143,4 @@ TEST(PlanStreams, WhatFillsTheDeviceIsOneChain) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

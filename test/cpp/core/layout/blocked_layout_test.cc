@@ -5,10 +5,9 @@
 
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
-using test::Random;
 using Block = Placement::Block;
 
 /// A placement with axes in random order, each split up to three times.
@@ -118,4 +117,4 @@ TEST(BlockedLayoutTest, GroupedFilters) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

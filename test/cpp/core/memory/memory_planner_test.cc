@@ -4,10 +4,8 @@
 
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::Random;
 
 void ExpectNoOverlap(const std::vector<Interval>& intervals, size_t total, size_t alignment = 64) {
   for (size_t i = 0; i < intervals.size(); ++i) {
@@ -165,4 +163,4 @@ TEST(PlanSegment, NodesSideBySideGetMemoryOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

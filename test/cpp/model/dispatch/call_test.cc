@@ -6,11 +6,8 @@
 #include "singa/operation/indexing.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::ExpectError;
-using test::FromValues;
 
 TEST(Call, NamesTheArgumentThatIsWrong) {
   const Tensor image = Full({1, 8, 2, 2}, 0);
@@ -36,4 +33,4 @@ TEST(Call, SaysWhereThereIsNoMemoryForTheResult) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -11,10 +11,8 @@
 #include "singa/dispatch/tuning.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::PreferenceScope;
 
 /// An operation on one tensor of `size` elements, whose candidates can be measured.
 struct ToySpec {
@@ -214,4 +212,4 @@ TEST_F(Select, ChoicesOfOtherMachinesAreKeptOnly) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -16,14 +16,9 @@
 #include "singa/operation/softmax.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
-using test::kImplementations;
-using test::PreferenceScope;
-using test::Random;
-using test::RandomTensor;
-using test::Values;
 using Vector = std::vector<double>;
 
 constexpr int kThreads = 8;
@@ -172,4 +167,4 @@ TEST_F(ThreadsTest, InferWhileTheCacheIsClearedAndLimited) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

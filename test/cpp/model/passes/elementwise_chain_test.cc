@@ -9,18 +9,13 @@
 #include "singa/operation/elementwise.h"
 #include "singa/operation/softmax.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::ExpectSame;
-using test::Operations;
-using test::RandomTensor;
-using test::Recorded;
 
 using Names = std::vector<std::string>;
 
 /// Executes, records chained and replays; all give the same bits. Returns the recording.
-RecordingPtr Check(const test::Step& step, const std::vector<Tensor>& inputs,
+RecordingPtr Check(const Step& step, const std::vector<Tensor>& inputs,
                    const std::string& what = "") {
   DefaultDevice()->SetRandSeed(3);
   const std::vector<Tensor> executed = step(inputs);
@@ -42,7 +37,7 @@ RecordingPtr Check(const test::Step& step, const std::vector<Tensor>& inputs,
 }
 
 TEST(ElementwiseChain, TakesAllOperationsOverAPieceAtATime) {
-  test::Random random(1);
+  Random random(1);
   const Tensor x = RandomTensor(random, {3, 40000}), w = RandomTensor(random, {3, 40000});
   const auto step = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
     const Tensor y = Binary(BinaryOp::kMul, Unary(UnaryOp::kAddScalar, in[0], 0.5), w);
@@ -59,7 +54,7 @@ TEST(ElementwiseChain, TakesAllOperationsOverAPieceAtATime) {
 }
 
 TEST(ElementwiseChain, WhatOthersReadIsWrittenToo) {
-  test::Random random(2);
+  Random random(2);
   const Tensor x = RandomTensor(random, {100, 300});
   const auto step = [](const std::vector<Tensor>& in) -> std::vector<Tensor> {
     const Tensor y = Unary(UnaryOp::kExp, Unary(UnaryOp::kNegative, in[0]));
@@ -70,7 +65,7 @@ TEST(ElementwiseChain, WhatOthersReadIsWrittenToo) {
 }
 
 TEST(ElementwiseChain, OneElementForAllAndConversionsAreTaken) {
-  test::Random random(3);
+  Random random(3);
   const Tensor x = RandomTensor(random, {5, 7000}), scalar = Full({1}, 3);
   const auto step = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
     const Tensor y = Binary(BinaryOp::kMul, in[0], scalar).AsType(kFloat64);
@@ -80,7 +75,7 @@ TEST(ElementwiseChain, OneElementForAllAndConversionsAreTaken) {
 }
 
 TEST(ElementwiseChain, OtherBroadcastsAndStridesStayByThemselves) {
-  test::Random random(4);
+  Random random(4);
   const Tensor x = RandomTensor(random, {6, 50}), row = RandomTensor(random, {50});
   const auto step = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
     const Tensor y = Binary(BinaryOp::kAdd, Unary(UnaryOp::kNegative, in[0]), row);
@@ -90,7 +85,7 @@ TEST(ElementwiseChain, OtherBroadcastsAndStridesStayByThemselves) {
 }
 
 TEST(ElementwiseChain, WritesInPlace) {
-  test::Random random(5);
+  Random random(5);
   const Tensor x = RandomTensor(random, {20000}, kFloat32, 0, 1);
   const auto step = [](const std::vector<Tensor>& in) -> std::vector<Tensor> {
     const Tensor y = Unary(UnaryOp::kSquare, in[0]);
@@ -102,7 +97,7 @@ TEST(ElementwiseChain, WritesInPlace) {
 }
 
 TEST(ElementwiseChain, AnotherViewOfWhatIsWrittenWaits) {
-  test::Random random(6);
+  Random random(6);
   const Tensor x = RandomTensor(random, {20000});
   const auto step = [](const std::vector<Tensor>& in) -> std::vector<Tensor> {
     const Tensor y = Unary(UnaryOp::kSquare, in[0]);
@@ -115,7 +110,7 @@ TEST(ElementwiseChain, AnotherViewOfWhatIsWrittenWaits) {
 }
 
 TEST(ElementwiseChain, DropoutDrawsTheSameMask) {
-  test::Random random(7);
+  Random random(7);
   const Tensor x = RandomTensor(random, {70000}), dy = RandomTensor(random, {70000});
   const auto step = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
     const std::vector<Tensor> dropped = DropoutForward(Unary(UnaryOp::kRelu, in[0]), 0.3);
@@ -129,19 +124,19 @@ TEST(ElementwiseChain, DropoutDrawsTheSameMask) {
 }
 
 TEST(ElementwiseChain, WorksOnOpaqueLayoutsAsTheyLie) {
-  test::Random random(8);
-  const Tensor x = test::PaddedLayout::Of(RandomTensor(random, {9, 11}));
+  Random random(8);
+  const Tensor x = PaddedLayout::Of(RandomTensor(random, {9, 11}));
   const auto step = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
     const Tensor y = Unary(UnaryOp::kTanh, Unary(UnaryOp::kRelu, x));
     return {y, Unary(UnaryOp::kNegative, in[0])};
   };
   const RecordingPtr recording = Check(step, {RandomTensor(random, {9, 11})});
   EXPECT_EQ(Operations(*recording), (Names{"Relu+Tanh", "Negative"}));
-  EXPECT_TRUE(test::IsPaddedWithZeros(recording->step().outputs()[0]));
+  EXPECT_TRUE(IsPaddedWithZeros(recording->step().outputs()[0]));
 }
 
 TEST(ElementwiseChain, AnOutputMayComeWhereAnInputWasThatNobodyReadsLater) {
-  test::Random random(9);
+  Random random(9);
   const Tensor x = RandomTensor(random, {50000});
   const auto step = [](const std::vector<Tensor>& in) -> std::vector<Tensor> {
     const Tensor a = Softmax(in[0], 0);
@@ -154,7 +149,7 @@ TEST(ElementwiseChain, AnOutputMayComeWhereAnInputWasThatNobodyReadsLater) {
 }
 
 TEST(ElementwiseChain, AnOutputThatIsWrittenTwiceTakesNoMemoryThatIsStillRead) {
-  test::Random random(11);
+  Random random(11);
   const Tensor x = RandomTensor(random, {4, 5000}), y = RandomTensor(random, {4, 5000});
   const auto step = [](const std::vector<Tensor>& in) -> std::vector<Tensor> {
     // Nothing reads these behind the chain.
@@ -170,8 +165,8 @@ TEST(ElementwiseChain, AnOutputThatIsWrittenTwiceTakesNoMemoryThatIsStillRead) {
 }
 
 TEST(ElementwiseChain, OpcheckComparesAChainAndItsOperations) {
-  test::Random random(12);
-  const Tensor x = test::PaddedLayout::Of(RandomTensor(random, {9, 11}));
+  Random random(12);
+  const Tensor x = PaddedLayout::Of(RandomTensor(random, {9, 11}));
   const Tensor z = RandomTensor(random, {6000}), scalar = Full({1}, 3);
   const auto step = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
     const Tensor y = Unary(UnaryOp::kSquare, in[0]);
@@ -198,7 +193,7 @@ TEST(ElementwiseChain, OpcheckComparesAChainAndItsOperations) {
 }
 
 TEST(ElementwiseChain, OpcheckFindsAChainThatOverwritesWhatItStillReads) {
-  test::Random random(13);
+  Random random(13);
   const Tensor x = RandomTensor(random, {3000}), y = RandomTensor(random, {3000});
   std::vector<Tensor> results;
   const RecordingPtr recording = Recorded(
@@ -240,7 +235,7 @@ TEST(ElementwiseChain, OtherNumbersAreAnotherStep) {
 
 /// Applies random operations to random tensors.
 std::vector<Tensor> RandomStep(uint64_t seed, const std::vector<Tensor>& inputs) {
-  test::Random random(seed);
+  Random random(seed);
   std::vector<Tensor> made = inputs;
   const auto any = [&] { return made[static_cast<size_t>(random.Int(0, made.size() - 1))]; };
   const int count = static_cast<int>(random.Int(3, 25));
@@ -295,7 +290,7 @@ std::vector<Tensor> RandomStep(uint64_t seed, const std::vector<Tensor>& inputs)
 TEST(ElementwiseChain, RandomStepsGiveTheSameBits) {
   int merged = 0;
   for (uint64_t seed = 0; seed < 100; ++seed) {
-    test::Random random(seed);
+    Random random(seed);
     const Shape shape = {random.Int(1, 4), random.Int(1, 12000)};
     const std::vector<Tensor> inputs = {RandomTensor(random, shape), RandomTensor(random, shape)};
     const RecordingPtr recording =
@@ -307,4 +302,4 @@ TEST(ElementwiseChain, RandomStepsGiveTheSameBits) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

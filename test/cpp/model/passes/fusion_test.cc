@@ -8,12 +8,8 @@
 #include "singa/operation/linalg.h"
 #include "singa/operation/pooling.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::Operations;
-using test::RandomTensor;
-using test::Recorded;
 
 using Names = std::vector<std::string>;
 
@@ -46,13 +42,13 @@ struct ConvNet {
     return results;
   }
 
-  test::Random random;
+  Random random;
   Tensor x, W, b, dy;
   std::shared_ptr<ConvHandle> handle;
 };
 
 /// Executes, records without and with fusion, and compares. Returns the fused recording.
-RecordingPtr Check(const test::Step& step, const Tensor& x, const std::string& what = "") {
+RecordingPtr Check(const Step& step, const Tensor& x, const std::string& what = "") {
   const std::vector<Tensor> executed = step({x});
   std::vector<Tensor> plain, fused;
   Recorded(step, {x}, nullptr, &plain);
@@ -60,7 +56,7 @@ RecordingPtr Check(const test::Step& step, const Tensor& x, const std::string& w
   EXPECT_EQ(plain.size(), fused.size());
   for (size_t i = 0; i < fused.size(); ++i) {
     if (fused[i].empty()) continue;
-    EXPECT_EQ(test::Values(fused[i]), test::Values(executed[i])) << what << ", result " << i;
+    EXPECT_EQ(Values(fused[i]), Values(executed[i])) << what << ", result " << i;
     EXPECT_TRUE(SameLayout(fused[i].layout(), plain[i].layout())) << what << ", result " << i;
   }
   return recording;
@@ -87,7 +83,7 @@ TEST(Fusion, AResultThatOthersReadIsKept) {
 }
 
 TEST(Fusion, ReluIsPartOfALinearLayer) {
-  test::Random random(2);
+  Random random(2);
   const Tensor x = RandomTensor(random, {5, 7}), W = RandomTensor(random, {7, 9});
   const Tensor b = RandomTensor(random, {9});
   const auto step = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
@@ -107,7 +103,7 @@ std::vector<Tensor> Pooled(const PoolingHandle& handle, const Tensor& dy, const 
 
 TEST(Fusion, ReluChoosesBeforePoolingSpreadsTheGradient) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
-    test::Random random(seed);
+    Random random(seed);
     Tensor x = RandomTensor(random, {2, random.Int(1, 20), random.Int(5, 9), random.Int(5, 9)},
                             kFloat32, -3, 3);
     x = Unary(UnaryOp::kRound, x);
@@ -126,7 +122,7 @@ TEST(Fusion, ReluChoosesBeforePoolingSpreadsTheGradient) {
 }
 
 TEST(Fusion, GradientsThatTheHostSeesAreWritten) {
-  test::Random random(3);
+  Random random(3);
   const Tensor x = RandomTensor(random, {64});
   Recording recording(DefaultDevice(), nullptr);
   UsePasses(recording, kFused);
@@ -137,14 +133,14 @@ TEST(Fusion, GradientsThatTheHostSeesAreWritten) {
     const Tensor lent = Unary(UnaryOp::kMulScalar, Unary(UnaryOp::kNegative, x), 3);
     result = Unary(UnaryOp::kExp, lent);
     recording.Pause({lent});
-    seen = test::Values(lent);
+    seen = Values(lent);
   }
   recording.Resume();
   recording.Finish({result});
   EXPECT_EQ(recording.obstacle(), "");
-  EXPECT_EQ(seen, test::Values(Unary(UnaryOp::kMulScalar, Unary(UnaryOp::kNegative, x), 3)));
+  EXPECT_EQ(seen, Values(Unary(UnaryOp::kMulScalar, Unary(UnaryOp::kNegative, x), 3)));
   EXPECT_EQ(Operations(recording), Names{"Negative+MulScalar+Exp"});
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

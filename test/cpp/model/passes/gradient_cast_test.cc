@@ -12,12 +12,9 @@
 #include "singa/operation/layout.h"
 #include "singa/operation/optimizer.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
-using test::Random;
-using test::RandomTensor;
-using test::Recorded;
 using Tensors = std::vector<Tensor>;
 
 enum class Rule { kSgd, kMomentum, kRmsProp, kAdaGrad, kAdam };
@@ -82,7 +79,7 @@ Tensors Converted(const Lists& lists, DType narrow, const Tensor& x) {
 /// give equal results.
 long Casts(const Lists& lists, const std::string& what,
            const std::function<Tensors(const Lists&, const Tensors&)>& work, DType narrow) {
-  const Tensor x = test::FromValues({}, {2});
+  const Tensor x = FromValues({}, {2});
   Tensors ends[2];
   RecordingPtr recording;
   for (int i : {0, 1}) {
@@ -93,7 +90,7 @@ long Casts(const Lists& lists, const std::string& what,
     for (const Tensors* list : {&own.params, &own.first, &own.second, &std::as_const(results)})
       ends[i].insert(ends[i].end(), list->begin(), list->end());
   }
-  test::ExpectSame(ends[1], ends[0], what);
+  ExpectSame(ends[1], ends[0], what);
   long casts = 0, merged = 0;
   for (const Node& node : recording->step().nodes()) {
     merged += node.merged;
@@ -120,7 +117,7 @@ TEST(SkipGradientCasts, UpdatesReadSixteenBits) {
             const auto work = [&](const Lists& own, const Tensors& converted) {
               UpdateConditions conditions;
               conditions.clip_norm = clip_norm;
-              if (scaled) conditions.loss_scale = test::FromValues({4}, {1.7, 0, 0, 0}, kFloat64);
+              if (scaled) conditions.loss_scale = FromValues({4}, {1.7, 0, 0, 0}, kFloat64);
               if (scaled || clip_norm > 0) conditions.squares = SumsOfSquares(converted);
               own.Update(rule, converted, conditions);
               return Tensors{};
@@ -137,7 +134,7 @@ TEST(SkipGradientCasts, WhatIsNotFiniteLeavesTheUpdateOut) {
     Tensor(lists.grads[1].SliceAxis(0, 69000, 69001)).Fill(value);
     const auto work = [&](const Lists& own, const Tensors& converted) {
       UpdateConditions conditions;
-      conditions.loss_scale = test::FromValues({4}, {8, 0, 0, 0}, kFloat64);
+      conditions.loss_scale = FromValues({4}, {8, 0, 0, 0}, kFloat64);
       conditions.squares = SumsOfSquares(converted);
       own.Update(Rule::kAdam, converted, conditions);
       UpdateLossScale(conditions.squares, conditions.loss_scale, 2, 0.5, 10);
@@ -190,7 +187,7 @@ TEST(SkipGradientCasts, GradientsThatOthersReadAreConverted) {
 }
 
 TEST(SkipGradientCasts, WhatWasConvertedMayNotChangeBefore) {
-  const Tensor x = test::FromValues({3}, {1, 2, 3}), p[] = {x.Clone(), x.Clone()};
+  const Tensor x = FromValues({3}, {1, 2, 3}), p[] = {x.Clone(), x.Clone()};
   for (int i : {0, 1}) {
     Tensors results;
     const auto step = [&](const Tensors& in) {
@@ -200,10 +197,10 @@ TEST(SkipGradientCasts, WhatWasConvertedMayNotChangeBefore) {
       return Tensors{narrow};
     };
     Recorded(step, {x}, i ? SkipGradientCasts : nullptr, &results);
-    EXPECT_EQ(test::Values(p[i]), (std::vector<double>{0, 0, 0}));
-    EXPECT_EQ(test::Values(results[0]), (std::vector<double>{2, 4, 6}));
+    EXPECT_EQ(Values(p[i]), (std::vector<double>{0, 0, 0}));
+    EXPECT_EQ(Values(results[0]), (std::vector<double>{2, 4, 6}));
   }
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

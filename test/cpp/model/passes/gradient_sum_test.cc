@@ -10,12 +10,8 @@
 #include "singa/operation/elementwise.h"
 #include "singa/operation/layout.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::Random;
-using test::RandomTensor;
-using test::Recorded;
 
 /// A batch normalisation with addition and ReLU, whose gradient is the sum of two tensors.
 struct Block {
@@ -48,7 +44,7 @@ struct Block {
 };
 
 bool IsMerged(const Recording& recording) {
-  const std::vector<std::string> names = test::Operations(recording);
+  const std::vector<std::string> names = Operations(recording);
   const auto has = [&](const char* name) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
@@ -56,11 +52,11 @@ bool IsMerged(const Recording& recording) {
   return has("Axpy+BatchNormBackward");
 }
 
-RecordingPtr Check(const test::Step& step, const Tensor& x, const std::string& what) {
+RecordingPtr Check(const Step& step, const Tensor& x, const std::string& what) {
   std::vector<Tensor> plain, merged;
   Recorded(step, {x}, nullptr, &plain);
   const RecordingPtr recording = Recorded(step, {x}, MergeGradientSums, &merged);
-  test::ExpectSame(merged, plain, what);
+  ExpectSame(merged, plain, what);
   return recording;
 }
 
@@ -114,7 +110,7 @@ TEST(MergeGradientSums, SumsThatAreNotOnlyForBatchNormStay) {
     return block.Run(in, 1, [&](const Tensor& sum, const Tensor&) { seen.push_back(sum); });
   };
   EXPECT_FALSE(IsMerged(*Check(held, block.x, "held")));
-  EXPECT_EQ(test::Values(seen[0]), test::Values(seen[1]));
+  EXPECT_EQ(Values(seen[0]), Values(seen[1]));
 }
 
 TEST(MergeGradientSums, TheLastOfSeveralSumsIsMerged) {
@@ -128,11 +124,11 @@ TEST(MergeGradientSums, TheLastOfSeveralSumsIsMerged) {
   std::vector<Tensor> plain, merged;
   Recorded(step, {block.x}, nullptr, &plain);
   const RecordingPtr recording = Recorded(step, {block.x}, MergeGradientSums, &merged);
-  test::ExpectSame(merged, plain, "two sums");
-  const auto names = test::Operations(*recording);
+  ExpectSame(merged, plain, "two sums");
+  const auto names = Operations(*recording);
   EXPECT_EQ(std::count(names.begin(), names.end(), "Axpy"), 1);
   EXPECT_EQ(std::count(names.begin(), names.end(), "Axpy+BatchNormBackward"), 1);
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -14,16 +14,9 @@
 #include "singa/operation/indexing.h"
 #include "singa/operation/reduce.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
-using test::Epsilon;
-using test::Flat;
-using test::ForEachIndex;
-using test::Index;
-using test::Random;
-using test::RandomTensor;
-using test::Values;
 using Names = std::vector<std::string>;
 using Numbers = std::vector<double>;
 
@@ -66,9 +59,9 @@ struct Conv {
 
 /// A graph of a step, and what it computes from other images of the same shape.
 struct Inference {
-  Inference(const test::Step& step, const Tensor& first, const Tensor& second) {
+  Inference(const Step& step, const Tensor& first, const Tensor& second) {
     std::vector<Tensor> recorded;
-    const RecordingPtr recording = test::Recorded(step, {first}, PassOptions{}, &recorded);
+    const RecordingPtr recording = Recorded(step, {first}, PassOptions{}, &recorded);
     const RecordedStep& nodes = recording->step();
     for (const Node& node : nodes.NodesForGraph(0, nodes.nodes().size()))
       if (!node.prepares && node.op != std::string("Reorder")) names.push_back(node.op);
@@ -85,7 +78,7 @@ void ExpectClose(const Tensor& got, const Numbers& want, const std::string& what
   double largest = 1;
   for (double v : want) largest = std::max(largest, std::abs(v));
   const double error = 200 * Epsilon(got.data_type()) * largest;
-  test::ExpectNear(got, want, Numbers(want.size(), error), what);
+  ExpectNear(got, want, Numbers(want.size(), error), what);
 }
 
 TEST(Inference, ProductsAndSumsPerChannelAreFolded) {
@@ -177,7 +170,7 @@ TEST(Inference, ADepthwiseConvolutionAppliesTheActivationBeforeItsZeros) {
 
 /// Steps of which an operation has to stay as it is: its name, and the step. Which operation a
 /// product is depends on the layout.
-std::map<std::string, std::pair<std::string, test::Step>> OthersThatStay() {
+std::map<std::string, std::pair<std::string, Step>> OthersThatStay() {
   static Random random(11);
   static const Shape shape{2, 16, 8, 8};
   static const Conv conv(random, shape, 16, 3, 1, {1, 1, 1, 1});
@@ -313,4 +306,4 @@ TEST(Inference, WritesInPlaceStayInOrder) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

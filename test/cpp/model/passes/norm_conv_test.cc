@@ -17,12 +17,8 @@
 #include "singa/operation/layout.h"
 #include "wrong_kernel.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::Random;
-using test::RandomTensor;
-using test::Recorded;
 
 /// A batch norm, the depthwise convolution behind it, and the gradients of both.
 struct Block {
@@ -71,7 +67,7 @@ struct Block {
 };
 
 bool IsMerged(const Recording& recording) {
-  const std::vector<std::string> names = test::Operations(recording);
+  const std::vector<std::string> names = Operations(recording);
   const auto count = [&](const char* name) { return std::count(names.begin(), names.end(), name); };
   const bool merged = count("NormConvForward") == 1;
   EXPECT_EQ(count("ConvForward"), merged ? 0 : 1);
@@ -82,11 +78,11 @@ bool IsMerged(const Recording& recording) {
   return merged;
 }
 
-RecordingPtr Check(const test::Step& step, const Tensor& x, const std::string& what) {
+RecordingPtr Check(const Step& step, const Tensor& x, const std::string& what) {
   std::vector<Tensor> plain, merged;
   Recorded(step, {x}, nullptr, &plain);
   const RecordingPtr recording = Recorded(step, {x}, NormalizeInConvolutions, &merged);
-  test::ExpectSame(merged, plain, what);
+  ExpectSame(merged, plain, what);
   return recording;
 }
 
@@ -147,7 +143,7 @@ TEST(NormalizeInConvolutions, ResultsThatAreUsedOtherwiseStay) {
     Recorded(step, {block.x}, nullptr, &plain);
     block.scale = scale.Clone(), block.x = x.Clone();
     EXPECT_FALSE(IsMerged(*Recorded(step, {block.x}, NormalizeInConvolutions, &merged))) << what;
-    test::ExpectSame(merged, plain, what);
+    ExpectSame(merged, plain, what);
     kept = Tensor();
   }
 }
@@ -185,12 +181,12 @@ TEST(NormalizeInConvolutions, OpcheckComparesThem) {
   SetOpcheck(options);
   EXPECT_EQ(compared(), (Counts{{1, 0}, {1, 0}}));
   {
-    const test::WrongKernelScope<NormConvSpec> wrong;
-    const test::WrongKernelScope<ConvSpec> right(test::Wrong::kNever);
+    const WrongKernelScope<NormConvSpec> wrong;
+    const WrongKernelScope<ConvSpec> right(Wrong::kNever);
     EXPECT_EQ(compared(), (Counts{{1, 1}, {1, 1}}));
   }
   SetOpcheck(before);
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

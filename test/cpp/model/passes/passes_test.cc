@@ -12,23 +12,19 @@
 #include "singa/operation/conv.h"
 #include "singa/operation/elementwise.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
-using test::Operations;
-using test::RandomTensor;
-using test::Recorded;
-using test::Values;
 using Names = std::vector<std::string>;
 
 TEST(Passes, SumsOfGradientsAreMergedBeforeChainsTakeThem) {
-  test::Random random(5);
+  Random random(5);
   const Shape shape{4, 3, 5, 6}, channels{3};
   const Tensor x = RandomTensor(random, shape), residual = RandomTensor(random, shape);
   const Tensor dy = RandomTensor(random, shape), scale = RandomTensor(random, channels);
   const Tensor bias = RandomTensor(random, channels);
   const BatchNormHandle handle(0.1, x);
-  const test::Step step = [&](const std::vector<Tensor>& in) {
+  const Step step = [&](const std::vector<Tensor>& in) {
     const std::vector<Tensor> forward =
         BatchNormForwardTraining(handle, in[0], scale, bias, {}, {}, residual, true);
     const Tensor sum = Unary(UnaryOp::kMulScalar, dy, 3);
@@ -43,7 +39,7 @@ TEST(Passes, SumsOfGradientsAreMergedBeforeChainsTakeThem) {
   const PassOptions all{.training = true, .fuse = true, .recompute = true};
   EXPECT_EQ(Operations(*Recorded(step, {x}, all, &merged)),
             (Names{"BatchNormForwardTraining", "MulScalar+AddScalar", "Axpy+BatchNormBackward"}));
-  test::ExpectSame(merged, plain, "merged");
+  ExpectSame(merged, plain, "merged");
 }
 
 /// A 1 x 1 convolution with frozen batch norm and ReLU.
@@ -70,7 +66,7 @@ struct FrozenNet {
   }
 
   static constexpr int64_t kChannels = 3, kFilters = 4, kPixels = 20;
-  test::Random random{7};
+  Random random{7};
   Tensor x = RandomTensor(random, {1, kChannels, 4, 5});
   Tensor W = RandomTensor(random, {kFilters, kChannels, 1, 1});
   Tensor scale = RandomTensor(random, {kFilters}, kFloat32, 0.5, 2);
@@ -82,7 +78,7 @@ struct FrozenNet {
 };
 
 void ExpectClose(const Tensor& got, const std::vector<double>& want) {
-  test::ExpectNear(got, want, std::vector<double>(want.size(), 1e-5), "replayed");
+  ExpectNear(got, want, std::vector<double>(want.size(), 1e-5), "replayed");
 }
 
 TEST(Passes, AGraphFoldsAndPreparesAndTheRecordingStaysAsItIs) {
@@ -91,7 +87,7 @@ TEST(Passes, AGraphFoldsAndPreparesAndTheRecordingStaysAsItIs) {
   std::vector<Tensor> results;
   const RecordingPtr recording = Recorded(net, {net.x}, PassOptions{}, &results);
   const Names recorded = Operations(*recording);
-  test::ExpectSame(results, executed, "recorded");
+  ExpectSame(results, executed, "recorded");
 
   Graph graph(recording), twin(recording);
   EXPECT_EQ(Operations(*recording), recorded);
@@ -123,4 +119,4 @@ TEST(Passes, AStepWithHostCallsIsNotFolded) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

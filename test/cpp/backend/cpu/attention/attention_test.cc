@@ -6,13 +6,8 @@
 #include "model/operation/attention/attention_case.h"
 #include "singa/core/device.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::AttentionCase;
-using test::Random;
-using test::RandomTensor;
-using test::ReferenceAttention;
 
 class CpuAttention : public testing::TestWithParam<int64_t> {};
 INSTANTIATE_TEST_SUITE_P(Lanes, CpuAttention, testing::Values(8, 16));
@@ -106,4 +101,4 @@ TEST_P(CpuAttention, OverShortSequences) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -10,15 +10,10 @@
 #include "model/operation/conv/conv_naive.h"
 #include "singa/operation/conv.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
 using cpu::batch_blocked::Unit;
-using test::ForEachProduct;
-using test::Random;
-using test::RandomTensor;
-using test::Sums;
-using test::Values;
 
 /// Runs on every unit that this CPU has.
 class Tiles : public testing::TestWithParam<Unit> {
@@ -244,4 +239,4 @@ TEST(Tiles, AreChosenWhereTheyAreFull) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

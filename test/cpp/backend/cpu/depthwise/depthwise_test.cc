@@ -14,17 +14,8 @@
 #include "singa/operation/conv.h"
 #include "singa/operation/elementwise.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::ExpectIn;
-using test::ForEachProduct;
-using test::kTags;
-using test::Random;
-using test::RandomTensor;
-using test::Sums;
-using test::Values;
-using test::Vector;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -236,7 +227,7 @@ TEST_P(Depthwise, ActivationsInFront) {
     const Tensor got =
         RunPass(NormConvSpec::Behind(activation, plain), inputs, {g.output_shape()}, GetParam())[0];
     const double error = activation.kind == ActivationKind::kHardSwish ? 1e-5 : 0;
-    test::ExpectNear(got, Values(want), Vector(static_cast<size_t>(want.size()), error), "y");
+    ExpectNear(got, Values(want), Vector(static_cast<size_t>(want.size()), error), "y");
   }
   SetNumThreads(before);
 }
@@ -338,7 +329,7 @@ TEST_P(Depthwise, NumbersThatAreNoneStayWhereTheyAreRead) {
       };
       values[at(3, 4, 5)] = kNaN;
       values[at(18, 0, 10)] = kInfinity;
-      const Tensor x = test::FromValues(g.input_shape(), values, dtype);
+      const Tensor x = FromValues(g.input_shape(), values, dtype);
       const Tensor w = Full(g.weight_shape(), 1, nullptr, dtype);
       const auto expect = [&](const Vector& got, const char* what) {
         for (int64_t channel = 0; channel < 19; ++channel)
@@ -349,7 +340,7 @@ TEST_P(Depthwise, NumbersThatAreNoneStayWhereTheyAreRead) {
               const bool infinite = channel == 18 && h <= 1 && c >= 9;
               const int64_t rows = h == 0 || h == 8 ? 2 : 3, columns = c == 0 || c == 10 ? 2 : 3;
               EXPECT_TRUE(nan        ? std::isnan(v)
-                          : infinite ? v == test::kInf
+                          : infinite ? v == kInf
                                      : v == static_cast<double>(rows * columns))
                   << what << " " << channel << " " << h << " " << c << ": " << v;
             }
@@ -368,7 +359,7 @@ TEST_P(Depthwise, NumbersThatAreNoneStayWhereTheyAreRead) {
         // The corner is read by the taps that reach up or right of the results that see it.
         const bool infinite = channel == 18 && tap / 3 <= 1 && tap % 3 >= 1;
         EXPECT_TRUE(channel == 3 ? std::isnan(dw[i])
-                    : infinite   ? dw[i] == test::kInf
+                    : infinite   ? dw[i] == kInf
                                  : std::isfinite(dw[i]))
             << i << ": " << dw[i];
       }
@@ -401,13 +392,13 @@ TEST(Depthwise, IsChosenAndFollowsTheLayout) {
   if (cpu::depthwise::BestLanes() == 0) GTEST_SKIP() << "this CPU has none";
   Random random(5);
   for (const LaneTag tag : {LaneTag::kNhwc, LaneTag::kNChw16c, LaneTag::kNChw8c}) {
-    const Tensor x = test::In(RandomTensor(random, {2, 24, 14, 14}), tag);
+    const Tensor x = In(RandomTensor(random, {2, 24, 14, 14}), tag);
     const Tensor w = RandomTensor(random, {24, 1, 3, 3});
     const ConvHandle handle(x, {3, 3}, {2, 2}, {1, 1}, 24, 24, false, 24);
-    const uint64_t reorders = test::Reorders();
+    const uint64_t reorders = Reorders();
     const Tensor y = ConvForward(x, w, {}, handle);
     const Tensor dx = ConvBackward(y, x, w, handle, true, true, false)[0];
-    EXPECT_EQ(test::Reorders(), reorders);
+    EXPECT_EQ(Reorders(), reorders);
     ExpectIn(y, tag, "y");
     ExpectIn(dx, tag, "dx");
     ConvSpec spec = SpecOf(ConvPass::kForward, handle.recorder, kFloat32, tag);
@@ -416,4 +407,4 @@ TEST(Depthwise, IsChosenAndFollowsTheLayout) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

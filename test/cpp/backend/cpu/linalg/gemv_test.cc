@@ -12,14 +12,8 @@
 #include "singa/core/threads.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::Epsilon;
-using test::ExpectNear;
-using test::Random;
-using test::RandomTensor;
-using test::Values;
 
 class ThreadCount {
  public:
@@ -102,8 +96,8 @@ TEST(ProductOfVectors, RelusNanIsNan) {
   spec.kind = MatMulKind::kLinearForward;
   spec.m = 1, spec.n = 3, spec.k = 2;
   spec.relu = true;
-  const Tensor y = Result(
-      spec, {test::FromValues({1, 2}, {1, 1}), test::FromValues({2, 3}, {1, -1, nan, 1, -1, 1})});
+  const Tensor y =
+      Result(spec, {FromValues({1, 2}, {1, 1}), FromValues({2, 3}, {1, -1, nan, 1, -1, 1})});
   const std::vector<double> values = Values(y);
   EXPECT_EQ(values[0], 2);
   EXPECT_EQ(values[1], 0);
@@ -127,4 +121,4 @@ TEST(ProductOfVectors, LeavesTheRestToOthers) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

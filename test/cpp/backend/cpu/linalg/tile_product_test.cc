@@ -2,14 +2,8 @@
 
 #include "model/operation/conv/conv_naive.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::ExpectSums;
-using test::Random;
-using test::RandomTensor;
-using test::Sums;
-using test::Values;
 
 /// Runs with vectors of both widths, on any CPU: results are the same everywhere.
 class TileProduct : public testing::TestWithParam<int64_t> {};
@@ -50,4 +44,4 @@ TEST_P(TileProduct, IsTheDefinition) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -12,25 +12,8 @@
 #include "singa/operation/elementwise.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::ExpectEqual;
-using test::ExpectIn;
-using test::ExpectNear;
-using test::ExpectSame;
-using test::HasAvx512;
-using test::In;
-using test::kInf;
-using test::kTags;
-using test::LayoutOf;
-using test::PreferenceScope;
-using test::Random;
-using test::RandomTensor;
-using test::Reorders;
-using test::Tag;
-using test::Values;
-using test::Vector;
 
 /// One call of each batch norm function on x, dy and z (which may be empty), in their layouts.
 struct BatchNormCalls {
@@ -128,7 +111,7 @@ void CheckBatchNorm(Random& random, const Shape& shape, DType dtype, Tag tag, bo
         if (std::abs(v[i] - kink) < (dtype == kFloat32 ? 1e-4 : 1e-2)) dy_values[i] = 0;
     }
   }
-  const Tensor dy = test::FromValues(shape, dy_values, dtype), dyb = In(dy, tag);
+  const Tensor dy = FromValues(shape, dy_values, dtype), dyb = In(dy, tag);
 
   PreferenceScope reference(Preference::kReference);
   const auto want = run(x, dy, z, mean, var);
@@ -301,7 +284,7 @@ TEST(BlockedLayouts, BatchNormWhereTheFirstValueIsFarFromTheOthers) {
   Vector values(static_cast<size_t>(shape.Count()));
   for (size_t i = 0; i < values.size(); ++i)
     values[i] = (i % 256) % 64 == 0 ? -3e5 : random.Real(-1, 1);
-  const Tensor x = test::FromValues(shape, values);
+  const Tensor x = FromValues(shape, values);
   const BatchNormHandle handle(0.1, x);
   PreferenceScope reference(Preference::kReference);
   const auto want = BatchNormForwardTraining(handle, x, {}, {}, {}, {});
@@ -437,4 +420,4 @@ TEST(BlockedLayouts, BatchNormInPlace) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

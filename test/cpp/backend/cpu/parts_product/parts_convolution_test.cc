@@ -9,15 +9,10 @@
 #include "model/operation/conv/conv_naive.h"
 #include "singa/operation/conv.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
 using cpu::batch_blocked::Unit;
-using test::ForEachProduct;
-using test::Random;
-using test::RandomTensor;
-using test::Sums;
-using test::Values;
 
 /// Runs on every unit that this CPU has.
 class PartsConvolution : public testing::TestWithParam<Unit> {
@@ -177,4 +172,4 @@ TEST(PartsConvolutionOffer, LeavesTheRestToOthers) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

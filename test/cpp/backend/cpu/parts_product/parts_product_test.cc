@@ -11,7 +11,7 @@
 #include "model/dispatch/dispatch.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
 using cpu::batch_blocked::Session;
@@ -25,10 +25,6 @@ using cpu::parts_product::kPanelSums;
 using cpu::parts_product::Matrix;
 using cpu::parts_product::Runs;
 using cpu::parts_product::Side;
-using test::FromValues;
-using test::Random;
-using test::RandomTensor;
-using test::Values;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -295,4 +291,4 @@ TEST(PartsProductOffer, IsForLargeProductsWithoutStrictMode) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -7,24 +7,8 @@
 #include "singa/operation/pooling.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::ExpectEqual;
-using test::ExpectIn;
-using test::ExpectSame;
-using test::HasAvx512;
-using test::In;
-using test::kInf;
-using test::kTags;
-using test::PreferenceScope;
-using test::Random;
-using test::RandomTensor;
-using test::Refusal;
-using test::Reorders;
-using test::Tag;
-using test::Values;
-using test::Vector;
 
 struct Pool {
   std::vector<int64_t> kernel, stride, padding, dilation;
@@ -164,7 +148,7 @@ TEST(BlockedLayouts, MaximumOfNanAndInfinity) {
   for (Tag tag : kTags) {
     Vector values(2 * 20 * 16, -kInf);
     for (size_t i = 5; i < values.size(); i += 16) values[i] = std::nan("");
-    const Tensor x = In(test::FromValues({2, 20, 4, 4}, values), tag);
+    const Tensor x = In(FromValues({2, 20, 4, 4}, values), tag);
     const PoolingHandle handle(x, {2, 2}, {2, 2}, {0, 0});
     const auto out = PoolingForward(handle, x);
     EXPECT_TRUE(out[0].is_blocked());
@@ -215,7 +199,7 @@ TEST(BlockedLayouts, AverageGradientsOfBFloat16AreRoundedOnce) {
         Vector values(static_cast<size_t>(output.Count()));
         for (double& v : values) v = static_cast<double>(random.Int(-255, 255));
         if (strange) values[17] = std::nan(""), values[40] = kInf, values[61] = -kInf;
-        const Tensor dy = test::FromValues(output, values, kBFloat16);
+        const Tensor dy = FromValues(output, values, kBFloat16);
         PreferenceScope reference(Preference::kReference);
         const Tensor wide = PoolingBackward(handle, dy.AsType(kFloat32), Tensor(shape), {}, {});
         const Vector want = Values(wide.AsType(kBFloat16));
@@ -245,7 +229,7 @@ TEST(BlockedLayouts, MaxPoolingOfNaNAndInfinity) {
         const auto image = [&](const Shape& shape) {
           Vector values(static_cast<size_t>(shape.Count()));
           for (double& v : values) v = strange[random.Int(0, 5)];
-          return test::FromValues(shape, values, dtype);
+          return FromValues(shape, values, dtype);
         };
         const Tensor x = image(shape);
         const PoolingHandle handle(x, {2, 2}, {2, 2}, {0, 0});  // no gradient is a sum
@@ -286,4 +270,4 @@ TEST(BlockedLayouts, GlobalAveragePool) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -18,16 +18,8 @@
 #include "singa/core/device.h"
 #include "singa/core/threads.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::FromValues;
-using test::kRnnModes;
-using test::Random;
-using test::RandomRnnCase;
-using test::RandomTensor;
-using test::RnnCase;
-using test::Values;
 
 using Tensors = std::vector<Tensor>;
 
@@ -117,8 +109,7 @@ void ExpectClose(const Tensor& got, const Tensor& want, int64_t terms, const std
   const std::vector<double> values = Values(got), wanted = Values(want);
   double largest = 1;
   for (const double v : wanted) largest = std::max(largest, std::abs(v));
-  const double tolerance =
-      16 * test::Epsilon(kFloat32) * largest * std::sqrt(static_cast<double>(terms));
+  const double tolerance = 16 * Epsilon(kFloat32) * largest * std::sqrt(static_cast<double>(terms));
   for (size_t i = 0; i < values.size(); ++i)
     ASSERT_NEAR(values[i], wanted[i], tolerance) << what << "[" << i << "]";
 }
@@ -297,4 +288,4 @@ TEST(CpuRnnTeam, AllPartsOfAStepEndBeforeTheNext) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -16,15 +16,10 @@
 #include "model/operation/conv/conv_naive.h"
 #include "singa/operation/conv.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
 using cpu::batch_blocked::Unit;
-using test::ForEachProduct;
-using test::Random;
-using test::RandomTensor;
-using test::Sums;
-using test::Values;
 
 /// Vectors of both widths, and products of bfloat16 parts by AMX or the plain model of it.
 struct Way {
@@ -124,11 +119,10 @@ void ExpectSpreadSums(const Tensor& result, const Shape& shape, const Sums& sums
     const auto largest = [&](const std::vector<double>& of) {
       return *std::max_element(of.begin() + at, of.begin() + at + plane);
     };
-    std::fill_n(
-        tolerance.begin() + at, plane,
-        64 * test::Epsilon(kFloat32) * std::sqrt(largest(sums.length)) * largest(sums.magnitude));
+    std::fill_n(tolerance.begin() + at, plane,
+                64 * Epsilon(kFloat32) * std::sqrt(largest(sums.length)) * largest(sums.magnitude));
   }
-  test::ExpectNear(result, sums.value, tolerance, what);
+  ExpectNear(result, sums.value, tolerance, what);
 }
 
 TEST_P(Winograd, EveryPassIsTheDefinition) {
@@ -166,7 +160,7 @@ TEST_P(Winograd, EveryPassIsTheDefinition) {
     const std::vector<Tensor> gradients =
         RunPass(ConvPass::kBackwardW, g, {dy, x}, shapes, tag, way_);
     ExpectSpreadSums(gradients[0], g.weight_shape(), dw, "dW");
-    if (g.bias) test::ExpectSums(gradients[1], {g.out_channels}, db, "db");
+    if (g.bias) ExpectSums(gradients[1], {g.out_channels}, db, "db");
   }
 }
 
@@ -245,7 +239,7 @@ TEST_P(Winograd, ChannelsThatDoNotExistStayZero) {
   const Shape shape = g.input_shape();
   std::vector<double> values = Values(Draw(random, shape));
   values[3] = std::numeric_limits<double>::infinity();
-  const Tensor x = test::FromValues(shape, values, dtype_), w = Draw(random, g.weight_shape()),
+  const Tensor x = FromValues(shape, values, dtype_), w = Draw(random, g.weight_shape()),
                b = Draw(random, {lanes_ + 5});
   const Tensor y = RunPass(ConvPass::kForward, g, {x, w, b}, {g.output_shape()}, blocked_, way_)[0];
   const auto element = [&](int64_t at) {
@@ -349,7 +343,7 @@ TEST(WinogradParts, TreatNumbersWithoutPartsAsFloat32Does) {
       std::vector<double> values = Values(RandomTensor(random, first));
       for (double& value : values) value *= c.scale;
       values[values.size() / 3] = c.special;
-      const std::vector<Tensor> inputs = {test::FromValues(first, values, kFloat32),
+      const std::vector<Tensor> inputs = {FromValues(first, values, kFloat32),
                                           RandomTensor(random, second)};
       const auto run = [&](const Way& way) {
         return Values(RunPass(pass, g, inputs, {result}, LaneTag::kNhwc, way)[0]);
@@ -386,7 +380,7 @@ TEST(WinogradParts, AreAsExactAsFloat32) {
         std::vector<double> values(static_cast<size_t>(shape.Count()));
         for (double& value : values)
           value = std::ldexp(random.Real(), static_cast<int>(random.Real(-exponents, exponents)));
-        return test::FromValues(shape, values, kFloat32);
+        return FromValues(shape, values, kFloat32);
       };
       const Tensor x = draw(g.input_shape()), w = draw(g.weight_shape()),
                    dy = draw(g.output_shape());
@@ -446,4 +440,4 @@ TEST(Winograd, StrictModeLeavesItOut) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -20,12 +20,7 @@
 namespace singa::cudnn {
 namespace {
 
-using test::ExpectNear;
-using test::Operations;
-using test::PreferenceScope;
-using test::Random;
-using test::RandomTensor;
-using test::Values;
+using namespace test;
 
 constexpr const char* kConv = "ConvForward";
 constexpr const char* kConvWithSums = "ConvForwardStatistics";
@@ -45,7 +40,7 @@ class EmulatedCudnnStatisticsTest : public ::testing::Test {
     SetLayoutMode(LayoutMode::kAuto);
   }
 
-  const DevicePtr gpu_ = test::Gpu();
+  const DevicePtr gpu_ = Gpu();
 };
 
 // ---- the operation
@@ -101,7 +96,7 @@ TEST_F(EmulatedCudnnStatisticsTest, SumsAreThoseOfWhatTheConvolutionGives) {
           // Sums may use y before or after its rounding, and are float32.
           std::vector<double> sums(6), squares(6), sum_bound(6), square_bound(6);
           const int64_t pixels = spec.geometry.conv_height() * spec.geometry.conv_width();
-          const double step = test::Epsilon(dtype) + static_cast<double>(3 * pixels) * 0x1p-24;
+          const double step = Epsilon(dtype) + static_cast<double>(3 * pixels) * 0x1p-24;
           for (size_t i = 0; i < values.size(); ++i) {
             const size_t c = i / static_cast<size_t>(pixels) % 6;
             sums[c] += values[i];
@@ -199,9 +194,9 @@ TEST_F(EmulatedCudnnStatisticsTest, BatchNormStartsFromTheSumsOfTheConvolution) 
     SCOPED_TRACE(DTypeName(dtype));
     const Net plain(gpu_, dtype), fused(gpu_, dtype);
     std::vector<Tensor> want, got;
-    const RecordingPtr without = test::Recorded(plain, {plain.x}, nullptr, &want);
+    const RecordingPtr without = Recorded(plain, {plain.x}, nullptr, &want);
     EXPECT_EQ(Count(*without, kConvWithSums), 0);
-    const RecordingPtr with = test::Recorded(fused, {fused.x}, TakeStatisticsInConvolutions, &got);
+    const RecordingPtr with = Recorded(fused, {fused.x}, TakeStatisticsInConvolutions, &got);
     EXPECT_EQ(Count(*with, kConvWithSums), 1);
     EXPECT_EQ(Count(*with, kNormFromSums), 1);
     EXPECT_EQ(Count(*with, kConv) + Count(*with, kNorm), 0);
@@ -214,14 +209,13 @@ TEST_F(EmulatedCudnnStatisticsTest, BatchNormStartsFromTheSumsOfTheConvolution) 
 TEST_F(EmulatedCudnnStatisticsTest, ReplaysHaveTheBitsOfTheFirstStep) {
   const Net net(gpu_);
   std::vector<Tensor> results;
-  const RecordingPtr recording =
-      test::Recorded(net, {net.x}, TakeStatisticsInConvolutions, &results);
+  const RecordingPtr recording = Recorded(net, {net.x}, TakeStatisticsInConvolutions, &results);
   const std::vector<Tensor> first = OnHost(results);
   Graph graph(recording);
   for (int replay = 0; replay < 4; ++replay) {  // eager, captured, and launched
     const auto again = graph.Replay({net.x});
     ASSERT_TRUE(again);
-    test::ExpectSame(OnHost(*again), first, "replay " + std::to_string(replay));
+    ExpectSame(OnHost(*again), first, "replay " + std::to_string(replay));
   }
   // Five updates of the running statistics.
   const Net once(gpu_);
@@ -233,7 +227,7 @@ TEST_F(EmulatedCudnnStatisticsTest, ReplaysHaveTheBitsOfTheFirstStep) {
 }
 
 TEST_F(EmulatedCudnnStatisticsTest, OthersMayReadTheConvolutionToo) {
-  const auto step = [](const Net& net) -> test::Step {
+  const auto step = [](const Net& net) -> Step {
     return [&net](const std::vector<Tensor>& in) {
       const Tensor h = ConvForward(in[0], net.W, net.b, net.conv());
       std::vector<Tensor> results = net.Normalize(in[0], h);
@@ -244,9 +238,9 @@ TEST_F(EmulatedCudnnStatisticsTest, OthersMayReadTheConvolutionToo) {
   };
   const Net plain(gpu_), fused(gpu_);
   std::vector<Tensor> want, got;
-  test::Recorded(step(plain), {plain.x}, nullptr, &want);
+  Recorded(step(plain), {plain.x}, nullptr, &want);
   const RecordingPtr recording =
-      test::Recorded(step(fused), {fused.x}, TakeStatisticsInConvolutions, &got);
+      Recorded(step(fused), {fused.x}, TakeStatisticsInConvolutions, &got);
   EXPECT_EQ(Count(*recording, kNormFromSums), 1);
   EXPECT_EQ(Count(*recording, kNorm), 1);
   ExpectClose(got, want);
@@ -257,8 +251,7 @@ TEST_F(EmulatedCudnnStatisticsTest, AutotuneMeasuresTheEngines) {
   emulated::Dnn().engines.push_back({.name = "eng8", .tensor_cores = true});
   const Net net(gpu_);
   std::vector<Tensor> results;
-  const RecordingPtr recording =
-      test::Recorded(net, {net.x}, TakeStatisticsInConvolutions, &results);
+  const RecordingPtr recording = Recorded(net, {net.x}, TakeStatisticsInConvolutions, &results);
   EXPECT_EQ(Count(*recording, kNormFromSums), 1);
   const std::vector<TuningChoice> choices = GetTuningChoices();
   const auto choice = std::find_if(choices.begin(), choices.end(), [](const TuningChoice& c) {
@@ -270,33 +263,33 @@ TEST_F(EmulatedCudnnStatisticsTest, AutotuneMeasuresTheEngines) {
 }
 
 /// Expects the step to be recorded with the bits of the unfused one, and without sums.
-void ExpectLeftAlone(const std::function<test::Step(const Net&)>& step, DType dtype = kBFloat16) {
-  const Net plain(test::Gpu(), dtype), fused(test::Gpu(), dtype);
+void ExpectLeftAlone(const std::function<Step(const Net&)>& step, DType dtype = kBFloat16) {
+  const Net plain(Gpu(), dtype), fused(Gpu(), dtype);
   std::vector<Tensor> want, got;
-  test::Recorded(step(plain), {plain.x}, nullptr, &want);
+  Recorded(step(plain), {plain.x}, nullptr, &want);
   const RecordingPtr recording =
-      test::Recorded(step(fused), {fused.x}, TakeStatisticsInConvolutions, &got);
+      Recorded(step(fused), {fused.x}, TakeStatisticsInConvolutions, &got);
   EXPECT_EQ(Count(*recording, kConv), 1);
   EXPECT_EQ(Count(*recording, kConvWithSums) + Count(*recording, kNormFromSums), 0);
-  test::ExpectSame(OnHost(got), OnHost(want), "left alone");
+  ExpectSame(OnHost(got), OnHost(want), "left alone");
 }
 
 TEST_F(EmulatedCudnnStatisticsTest, WhatIsNotACaseOfItIsLeftAlone) {
-  const auto whole = [](const Net& net) -> test::Step { return net; };
+  const auto whole = [](const Net& net) -> Step { return net; };
   SetTf32(true);
   ExpectLeftAlone(whole, kFloat32);  // has engines then, but would lose accuracy
-  ExpectLeftAlone([](const Net& net) -> test::Step {
+  ExpectLeftAlone([](const Net& net) -> Step {
     return [&net](const std::vector<Tensor>& in) {
       const Tensor h = ConvForward(in[0], net.W, net.b, net.conv());
       return net.Normalize(in[0], Unary(UnaryOp::kRelu, h));
     };
   });
-  ExpectLeftAlone([](const Net& net) -> test::Step {
+  ExpectLeftAlone([](const Net& net) -> Step {
     return [&net](const std::vector<Tensor>& in) {
       return net.Normalize(in[0], ConvForward(in[0], net.W, net.b, net.conv(), net.add));
     };
   });
-  ExpectLeftAlone([](const Net& net) -> test::Step {
+  ExpectLeftAlone([](const Net& net) -> Step {
     return [&net](const std::vector<Tensor>& in) -> std::vector<Tensor> {
       const Tensor h = ConvForward(in[0], net.W, net.b, net.conv());
       return {BatchNormForwardInference(BatchNormHandle(0.1, h, 1e-3), h, net.scale, net.bias,

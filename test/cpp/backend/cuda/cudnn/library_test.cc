@@ -15,17 +15,12 @@
 namespace singa::cudnn {
 namespace {
 
-using test::ExpectError;
-using test::ExpectNear;
-using test::PreferenceScope;
-using test::Random;
-using test::RandomTensor;
-using test::Values;
+using namespace test;
 
 class EmulatedCudnnTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    gpu_ = test::Gpu();
+    gpu_ = Gpu();
     Clear();
   }
   void TearDown() override {
@@ -58,7 +53,7 @@ class EmulatedCudnnTest : public ::testing::Test {
 /// Error bounds for sums of `length` products of numbers below 1.
 std::vector<double> Bound(const Tensor& t, int64_t length) {
   return std::vector<double>(static_cast<size_t>(t.size()),
-                             static_cast<double>(length + 2) * test::Epsilon(t.data_type()));
+                             static_cast<double>(length + 2) * Epsilon(t.data_type()));
 }
 
 struct Case {
@@ -204,7 +199,7 @@ TEST_F(EmulatedCudnnTest, ChoicesOfAnotherGpuAreNotFollowed) {
   EXPECT_EQ(built.back(), "eng5 k2=1");
   Convolve("autotune");
   EXPECT_EQ(GetTuningChoices().size(), 2u);
-  gpu_ = test::Gpu();
+  gpu_ = Gpu();
   Convolve("fastest");
   EXPECT_EQ(built.back(), "eng0");
 }

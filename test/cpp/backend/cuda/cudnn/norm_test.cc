@@ -17,11 +17,7 @@
 namespace singa::cudnn {
 namespace {
 
-using test::ExpectNear;
-using test::PreferenceScope;
-using test::Random;
-using test::RandomTensor;
-using test::Values;
+using namespace test;
 
 constexpr double kEpsilon = 1e-3;
 const Shape kShape{3, 16, 5, 7};
@@ -71,7 +67,7 @@ class EmulatedCudnnNormTest : public ::testing::Test {
     return FindKernel<Spec>("cudnn", DeviceKind::kCuda)->Make(spec).reason();
   }
 
-  const DevicePtr gpu_ = test::Gpu();
+  const DevicePtr gpu_ = Gpu();
 };
 
 /// The arguments of both directions, on the CPU.
@@ -118,7 +114,7 @@ void ExpectSame(const std::vector<Tensor>& got, const std::vector<Tensor>& want)
     const std::vector<double> values = Values(want[i]);
     std::vector<double> allowed;
     for (const double v : values)
-      allowed.push_back(1024 * 0x1p-24 + test::Epsilon(got[i].data_type()) * std::abs(v));
+      allowed.push_back(1024 * 0x1p-24 + Epsilon(got[i].data_type()) * std::abs(v));
     ExpectNear(got[i].ToDevice(DefaultDevice()), values, allowed, "result " + std::to_string(i));
   }
 }
@@ -283,7 +279,7 @@ TEST_F(EmulatedCudnnNormTest, IsCapturedAsPartOfAStep) {
     return results;
   };
   const Tensor residual = call.residual.ToDevice(gpu_);
-  const auto graph = test::GraphOf(step, residual);
+  const auto graph = GraphOf(step, residual);
   std::vector<Tensor> want = call.Reference();
   want.erase(want.begin() + 3, want.begin() + 5);  // the running statistics
   for (int replay = 0; replay < 4; ++replay) {     // eager, captured, and launched

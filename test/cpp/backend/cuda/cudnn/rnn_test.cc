@@ -18,13 +18,7 @@
 namespace singa::cudnn {
 namespace {
 
-using test::ExpectError;
-using test::kRnnModes;
-using test::Random;
-using test::RandomRnnCase;
-using test::RandomTensor;
-using test::RnnCase;
-using test::Values;
+using namespace test;
 
 Tensor To(const DevicePtr& device, const Tensor& t) { return t.empty() ? t : t.ToDevice(device); }
 
@@ -51,7 +45,7 @@ struct Network {
     std::vector<double> lengths;
     for (int64_t n = 0; n < c.batch; ++n)
       lengths.push_back(static_cast<double>(random.Int(0, c.steps)));
-    seq_lengths = test::FromValues({c.batch}, lengths, kInt32);
+    seq_lengths = FromValues({c.batch}, lengths, kInt32);
   }
 
   Network On(const DevicePtr& device) const {
@@ -89,17 +83,16 @@ void ExpectClose(const std::vector<Tensor>& got, const std::vector<Tensor>& want
     const std::vector<double> values = Values(want[i]);
     double largest = 1;
     for (const double value : values) largest = std::max(largest, std::abs(value));
-    test::ExpectNear(
-        got[i].ToDevice(DefaultDevice()), values,
-        std::vector<double>(values.size(), ulps * largest * test::Epsilon(got[i].data_type())),
-        "y");
+    ExpectNear(got[i].ToDevice(DefaultDevice()), values,
+               std::vector<double>(values.size(), ulps * largest * Epsilon(got[i].data_type())),
+               "y");
   }
 }
 
 class EmulatedCudnnRnnTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    gpu_ = test::Gpu();
+    gpu_ = Gpu();
     Clear();
   }
   void TearDown() override {
@@ -117,7 +110,7 @@ TEST_F(EmulatedCudnnRnnTest, RandomNetworksEqualTheReference) {
   Random random(1);
   for (int round = 0; round < 200; ++round) {
     SCOPED_TRACE("round " + std::to_string(round));
-    const RnnCase c = RandomRnnCase(random, round, 5, test::kCudnnModes);
+    const RnnCase c = RandomRnnCase(random, round, 5, kCudnnModes);
     const Network host(random, c, random.Coin() ? kFloat64 : kFloat32);
     const Network gpu = host.On(gpu_);
     ExpectClose(Results(gpu), Results(host), 100);
@@ -131,7 +124,7 @@ TEST_F(EmulatedCudnnRnnTest, DropoutTakesTheNumbersThatTheCpuTakes) {
   Random random(2);
   for (int round = 0; round < 12; ++round) {
     SCOPED_TRACE("round " + std::to_string(round));
-    RnnCase c = RandomRnnCase(random, round, 5, test::kCudnnModes);
+    RnnCase c = RandomRnnCase(random, round, 5, kCudnnModes);
     c.layers = 2 + round % 2;
     const Network host(random, c, round % 3 ? kFloat32 : kFloat64, 0.4), gpu = host.On(gpu_);
     emulated::Dnn().networks.clear();
@@ -216,7 +209,7 @@ TEST_F(EmulatedCudnnRnnTest, SixteenBitTypesAreRoundedAtEachStep) {
     for (const double dropout : {0.0, 0.4})
       for (int round = 0; round < 16; ++round) {
         SCOPED_TRACE("round " + std::to_string(round));
-        RnnCase c = RandomRnnCase(random, round, 5, test::kCudnnModes);
+        RnnCase c = RandomRnnCase(random, round, 5, kCudnnModes);
         if (dropout > 0) c.layers = 2;
         const Network host(random, c, dtype, dropout), gpu = host.On(gpu_);
         for (const DevicePtr& device : {DefaultDevice(), gpu_}) device->SetRandSeed(7);
@@ -316,7 +309,7 @@ TEST_F(EmulatedCudnnRnnTest, RecordedStepsAreCapturedUnlessThereAreLengths) {
         Network(random, {RnnMode::kGru, 4, 3, 2, 5, 3, 2, true, true, lengths}, kFloat32, dropout)
             .On(gpu_);
     const Tensor x = gpu.x;
-    const auto graph = test::GraphOf([&](const Tensor&) { return Results(gpu); }, x);
+    const auto graph = GraphOf([&](const Tensor&) { return Results(gpu); }, x);
     uint64_t executed = 0, replayed = 0;
     for (int step = 0; step < 4; ++step) {
       gpu.x = RandomTensor(random, x.shape()).ToDevice(gpu_);

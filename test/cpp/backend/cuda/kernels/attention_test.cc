@@ -6,17 +6,8 @@
 
 #include "backend/cuda/kernels/kernels.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::CompareWithReference;
-using test::kFloats;
-using test::Random;
-using test::RandomTensor;
-using test::Result;
-using test::Step;
-using test::Tolerance;
-using test::Values;
 
 struct Options {
   double dropout = 0;
@@ -107,7 +98,7 @@ TEST(CudaAttention, Masks) {
   std::vector<double> used = Values(RandomTensor(random, {2, 2, 6, 37}));
   for (double& value : used) value = value > -0.4;
   std::fill_n(used.begin(), 37, 0.0);  // a query without keys
-  Check(random, g, test::FromValues({2, 2, 6, 37}, used).AsType(kBool));
+  Check(random, g, FromValues({2, 2, 6, 37}, used).AsType(kBool));
 }
 
 TEST(CudaAttention, TheGradientOfTheMaskSumsWhatItBroadcasts) {
@@ -160,4 +151,4 @@ TEST(CudaAttention, Empty) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -10,22 +10,15 @@
 #include "model/formula/unary.h"
 #include "model/operation/elementwise/spec.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::AnyTensor;
-using test::CompareWithReference;
-using test::Random;
-using test::RandomTensor;
-using test::RandomView;
-using test::Result;
 
 constexpr DType kFloats[] = {kFloat32, kBFloat16, kFloat16, kFloat64};
 constexpr DType kAll[] = {kFloat32, kBFloat16, kFloat16, kFloat64, kInt32,
                           kInt64,   kInt8,     kUInt8,   kBool};
 
 /// The CPU may contract a product and a sum, with one rounding.
-test::Tolerance Contracted(DType dtype) {
+Tolerance Contracted(DType dtype) {
   const double step = dtype == kFloat64 ? 0x1p-52 : IsFloat(dtype) ? 0x1p-23 : 0;
   return {4 * step, 16 * step};
 }
@@ -193,8 +186,8 @@ TEST(CudaBinary, ValuesAtTheEdges) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const std::vector<double> edges = {0.0, -0.0, 1, -1, 2.5, -2.5, inf, -inf, nan, 1e-40, 3e38};
   const auto n = static_cast<int64_t>(edges.size());
-  const Tensor a = test::FromValues({n, 1}, edges).Broadcast({n, n});
-  const Tensor b = test::FromValues({1, n}, edges).Broadcast({n, n});
+  const Tensor a = FromValues({n, 1}, edges).Broadcast({n, n});
+  const Tensor b = FromValues({1, n}, edges).Broadcast({n, n});
   for (BinaryOp op : FunctionsOf(kFloat32))
     CompareWithReference(BinarySpec{op, kFloat32}, {a, b}, {Result({n, n})});
   const std::vector<double> whole = {0, 1, -1, 7, -7, 2147483647, -2147483648.0};
@@ -209,8 +202,8 @@ TEST(CudaBinary, ValuesAtTheEdges) {
     std::vector<double> second = whole;
     std::erase_if(second, refused);
     const Shape shape = {m, static_cast<int64_t>(second.size())};
-    const Tensor c = test::FromValues({m, 1}, whole, kInt32).Broadcast(shape);
-    const Tensor d = test::FromValues({1, shape[1]}, second, kInt32).Broadcast(shape);
+    const Tensor c = FromValues({m, 1}, whole, kInt32).Broadcast(shape);
+    const Tensor d = FromValues({1, shape[1]}, second, kInt32).Broadcast(shape);
     CompareWithReference(BinarySpec{op, kInt32}, {c, d}, {Result(shape, kInt32)});
   }
 }
@@ -239,4 +232,4 @@ TEST(CudaAxpy, AddsInPlace) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

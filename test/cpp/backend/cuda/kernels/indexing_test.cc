@@ -12,16 +12,8 @@
 #include "model/operation/indexing/spec.h"
 #include "model/operation/layout/axis_map_spec.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::AnyTensor;
-using test::CompareWithReference;
-using test::FromValues;
-using test::Random;
-using test::RandomTensor;
-using test::RandomView;
-using test::Result;
 
 constexpr DType kAll[] = {kFloat32, kBFloat16, kFloat16, kFloat64, kInt32,
                           kInt64,   kInt8,     kUInt8,   kBool};
@@ -82,26 +74,25 @@ TEST(CudaGather, IndicesOutsideAreFaults) {
   const auto run = [&](const std::vector<double>& indices) {
     const auto count = static_cast<int64_t>(indices.size());
     const GatherSpec spec{GatherKind::kEmbedding, kFloat32, kFloat32, {5, 2}, 0, count};
-    test::RunPlan(*test::PlanOnGpu(spec),
-                  {RandomTensor(random, {5, 2}), FromValues({count}, indices)},
-                  {Result({count, 2})}, {});
+    RunPlan(*PlanOnGpu(spec), {RandomTensor(random, {5, 2}), FromValues({count}, indices)},
+            {Result({count, 2})}, {});
   };
   run({0, 4});
   cuda::RaiseFaults();
   run({0, 5});
-  test::ExpectError<std::out_of_range>([] { cuda::RaiseFaults(); }, "index 5 at position 1");
+  ExpectError<std::out_of_range>([] { cuda::RaiseFaults(); }, "index 5 at position 1");
   run({-1});
-  test::ExpectError<std::out_of_range>([] { cuda::RaiseFaults(); }, "index -1 at position 0");
+  ExpectError<std::out_of_range>([] { cuda::RaiseFaults(); }, "index -1 at position 0");
   run({0, 1, 1.5});
-  test::ExpectError<std::invalid_argument>([] { cuda::RaiseFaults(); }, "1.5 at position 2");
+  ExpectError<std::invalid_argument>([] { cuda::RaiseFaults(); }, "1.5 at position 2");
 }
 
 TEST(CudaIndexing, IndicesForNothingAreFaults) {
   cuda::RaiseFaults();
   const auto expect_fault = [](const auto& spec, const std::vector<Tensor>& inputs,
                                const std::vector<Tensor>& outputs) {
-    test::RunPlan(*test::PlanOnGpu(spec), inputs, outputs, {});
-    test::ExpectError<std::out_of_range>([] { cuda::RaiseFaults(); }, "is outside");
+    RunPlan(*PlanOnGpu(spec), inputs, outputs, {});
+    ExpectError<std::out_of_range>([] { cuda::RaiseFaults(); }, "is outside");
   };
   const Tensor indices = FromValues({2}, {0, 3}, kInt64);
   const Tensor column = FromValues({2, 1}, {0, 3}, kInt64);
@@ -206,17 +197,16 @@ TEST(CudaIndexing, PiecesOfImages) {
         shape[axis] = length;
         y_shape[axis] += length;
         parts.push_back(RandomTensor(random, shape, dtype, 0, 99));
-        packed.push_back(test::Packed(parts.back(), cudnn::ChannelsLastOf(shape, dtype)));
+        packed.push_back(Packed(parts.back(), cudnn::ChannelsLastOf(shape, dtype)));
       }
       concat.x_layout = cudnn::ChannelsLastOf(parts[0].shape(), dtype);
       concat.y_shape = y_shape;
-      const Tensor y =
-          test::RunPlan(*test::PlanOnGpu(concat), packed, {Result(y_shape, dtype)}, {})[0];
+      const Tensor y = RunPlan(*PlanOnGpu(concat), packed, {Result(y_shape, dtype)}, {})[0];
       int64_t start = 0;
       for (const Tensor& part : parts) {
         const int64_t length = part.shape()[axis];
-        EXPECT_EQ(test::BytesOf(y.SliceAxis(axis, start, start + length)), test::BytesOf(part));
-        for (const LayoutPtr& layout : test::ImageLayouts(y_shape, dtype))
+        EXPECT_EQ(BytesOf(y.SliceAxis(axis, start, start + length)), BytesOf(part));
+        for (const LayoutPtr& layout : ImageLayouts(y_shape, dtype))
           CompareWithReference(SplitSpec{dtype, y_shape, axis, start, length, layout}, {y},
                                {Result(part.shape(), dtype)});
         start += length;
@@ -237,7 +227,7 @@ TEST(CudaIndexing, NonZero) {
           CompareWithReference(CountNonZeroSpec{dtype}, {x}, {Result({pieces}, kInt64)});
       std::vector<double> before;
       double total = 0;
-      for (double count : test::Values(counts[0])) {
+      for (double count : Values(counts[0])) {
         before.push_back(total);
         total += count;
       }
@@ -272,7 +262,7 @@ TEST(CudaAxisMap, EveryKindBothWays) {
       }
       Scalars scalars;
       scalars.v[0] = 4.5;
-      for (const LayoutPtr& layout : test::ImageLayouts(shape, dtype)) {
+      for (const LayoutPtr& layout : ImageLayouts(shape, dtype)) {
         spec.layout = layout;
         const Tensor x = layout ? RandomTensor(random, shape, dtype, -9, 9)
                                 : AnyTensor(random, shape, dtype, -9, 9);
@@ -281,7 +271,7 @@ TEST(CudaAxisMap, EveryKindBothWays) {
       if (!IsFloat(dtype)) continue;
       AxisMapBackwardSpec backward;
       static_cast<AxisMapFields&>(backward) = spec;
-      for (const LayoutPtr& layout : test::ImageLayouts(spec.OutShape(), dtype)) {
+      for (const LayoutPtr& layout : ImageLayouts(spec.OutShape(), dtype)) {
         backward.layout = layout;
         CompareWithReference(backward, {RandomTensor(random, spec.OutShape(), dtype)},
                              {Result(shape, dtype)}, {}, {1e-12, 1e-12});
@@ -299,10 +289,10 @@ TEST(CudaCopy, AnyTypesAndStrides) {
       const Tensor dst = RandomView(random, shape, to), want = dst.Clone();
       cuda::QueueCopy(src, dst, nullptr);
       StridedCopy(src, want);
-      EXPECT_EQ(test::BytesOf(dst), test::BytesOf(want));
+      EXPECT_EQ(BytesOf(dst), BytesOf(want));
       cuda::QueueFill(dst, -1.75, nullptr);
       StridedFill(want, -1.75);
-      EXPECT_EQ(test::BytesOf(dst), test::BytesOf(want));
+      EXPECT_EQ(BytesOf(dst), BytesOf(want));
     }
   }
 }
@@ -318,7 +308,7 @@ TEST(CudaCopy, CastsWithoutGaps) {
           const Tensor dst = Result({size}, to), want = dst.Clone();
           cuda::QueueCopy(src, dst, nullptr);
           StridedCopy(src, want);
-          EXPECT_EQ(test::BytesOf(dst), test::BytesOf(want));
+          EXPECT_EQ(BytesOf(dst), BytesOf(want));
         }
       }
     }
@@ -336,7 +326,7 @@ TEST(CudaCopy, RowsOfAnyWidth) {
           const auto part = [&](const Tensor& t) { return t.SliceAxis(2, start, start + length); };
           cuda::QueueCopy(part(x), part(y), nullptr);
           StridedCopy(part(x), part(want));
-          EXPECT_EQ(test::BytesOf(y), test::BytesOf(want)) << pitch << length << start;
+          EXPECT_EQ(BytesOf(y), BytesOf(want)) << pitch << length << start;
         }
       }
     }
@@ -354,15 +344,15 @@ TEST(CudaCopy, TransposesOfAnySize) {
         const Tensor y = Result({shape[0], shape[2], shape[1]}, dtype);
         cuda::QueueTranspose(x.raw_data(), y.raw_data(), shape[0], shape[1], shape[2],
                              SizeOf(dtype), nullptr);
-        EXPECT_EQ(test::BytesOf(y), test::BytesOf(x.Transpose({0, 2, 1})));
+        EXPECT_EQ(BytesOf(y), BytesOf(x.Transpose({0, 2, 1})));
         const Tensor copied = Result(y.shape(), dtype);
         cuda::QueueCopy(x.Transpose({0, 2, 1}), copied, nullptr);
         cuda::emulated::SetOrder(cuda::emulated::Order::kForward);
-        EXPECT_EQ(test::BytesOf(copied), test::BytesOf(y));
+        EXPECT_EQ(BytesOf(copied), BytesOf(y));
       }
     }
   }
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -4,13 +4,8 @@
 
 #include "backend/cuda/kernels/kernels.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::CompareWithReference;
-using test::Random;
-using test::RandomTensor;
-using test::Result;
 
 InterpolationFields AnyFields(Random& random, DType dtype) {
   InterpolationFields fields;
@@ -39,15 +34,15 @@ InterpolationFields AnyFields(Random& random, DType dtype) {
 TEST(CudaInterpolate, EveryModeBothWays) {
   Random random(1);
   for (int i = 0; i < 120 && !testing::Test::HasFailure(); ++i) {
-    const DType dtype = test::kFloats[i % 4];
+    const DType dtype = kFloats[i % 4];
     InterpolationFields fields = AnyFields(random, dtype);
-    const double step = 64 * test::Step(kFloat64);
-    for (const LayoutPtr& layout : test::ImageLayouts(fields.x_shape, dtype)) {
+    const double step = 64 * Step(kFloat64);
+    for (const LayoutPtr& layout : ImageLayouts(fields.x_shape, dtype)) {
       fields.layout = layout;
       CompareWithReference(InterpolateSpec{fields}, {RandomTensor(random, fields.x_shape, dtype)},
                            {Result(fields.y_shape, dtype)}, {}, {step, step});
     }
-    for (const LayoutPtr& layout : test::ImageLayouts(fields.y_shape, dtype)) {
+    for (const LayoutPtr& layout : ImageLayouts(fields.y_shape, dtype)) {
       fields.layout = layout;
       CompareWithReference(InterpolateBackwardSpec{fields},
                            {RandomTensor(random, fields.y_shape, dtype)},
@@ -57,4 +52,4 @@ TEST(CudaInterpolate, EveryModeBothWays) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -5,18 +5,13 @@
 #include "model/operation/conv/spec.h"
 #include "model/operation/linalg/spec.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::CompareWithReference;
-using test::Random;
-using test::RandomTensor;
-using test::Result;
 
 constexpr DType kFloats[] = {kFloat32, kBFloat16, kFloat16, kFloat64};
 
 /// The tolerance for a sum of `terms` products of numbers below one.
-test::Tolerance SumOf(int64_t terms, DType dtype) {
+Tolerance SumOf(int64_t terms, DType dtype) {
   const double step = dtype == kFloat64 ? 0x1p-52 : 0x1p-23;
   return {4 * step, 2 * step * static_cast<double>(terms)};
 }
@@ -122,4 +117,4 @@ TEST(CudaConv, SignalsAndVolumes) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -4,14 +4,8 @@
 
 #include "backend/cuda/kernels/kernels.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::CompareWithReference;
-using test::Random;
-using test::RandomTensor;
-using test::Result;
-using test::Tolerance;
 
 constexpr DType kFloats[] = {kFloat32, kBFloat16, kFloat16, kFloat64};
 
@@ -59,4 +53,4 @@ TEST(CudaNorm, Empty) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -4,16 +4,8 @@
 #include "model/operation/lrn/spec.h"
 #include "model/operation/pooling/spec.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::CompareWithReference;
-using test::ImageLayouts;
-using test::kFloats;
-using test::Random;
-using test::RandomTensor;
-using test::Result;
-using test::Step;
 
 Recorder RandomWindows(Random& random, int spatial = 2, bool adaptive = false) {
   const auto numbers = [&](int64_t low, int64_t high) {
@@ -80,11 +72,11 @@ TEST(CudaPooling, ImagesFollowX) {
   const Shape in{2, 3, 4, 4}, out{2, 3, 2, 2};
   const Recorder g = PoolRecorder("test", in, {2, 2}, {2, 2}, {0, 0}, {1, 1}, false);
   const LayoutPtr x = cudnn::ChannelsLastOf(in, kFloat32), y = cudnn::ChannelsLastOf(out, kFloat32);
-  const auto forward = test::PlanOnGpu(PoolingForwardSpec{{g, PoolMode::kMax, kFloat32, x}, true});
+  const auto forward = PlanOnGpu(PoolingForwardSpec{{g, PoolMode::kMax, kFloat32, x}, true});
   EXPECT_TRUE(SameLayout(forward->output_layout(0), y));
   EXPECT_TRUE(SameLayout(forward->output_layout(1), cudnn::ChannelsLastOf(out, kInt32)));
   const auto backward = [&](PoolMode mode, const LayoutPtr& x_layout, const LayoutPtr& dy_layout) {
-    return test::PlanOnGpu(PoolingBackwardSpec{{g, mode, kFloat32, x_layout}, false, dy_layout});
+    return PlanOnGpu(PoolingBackwardSpec{{g, mode, kFloat32, x_layout}, false, dy_layout});
   };
   EXPECT_TRUE(SameLayout(backward(PoolMode::kMax, x, nullptr)->input_layout(0), y));
   EXPECT_EQ(backward(PoolMode::kMax, nullptr, y)->output_layout(0), nullptr);
@@ -95,8 +87,7 @@ TEST(CudaPooling, ImagesFollowX) {
 TEST(CudaPooling, NaNWins) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double inf = std::numeric_limits<double>::infinity();
-  const Tensor x =
-      test::FromValues({1, 1, 2, 6}, {1, nan, -inf, -inf, 2, 2, nan, 3, -inf, -inf, 2, 2});
+  const Tensor x = FromValues({1, 1, 2, 6}, {1, nan, -inf, -inf, 2, 2, nan, 3, -inf, -inf, 2, 2});
   const Recorder g = PoolRecorder("test", x.shape(), {2, 2}, {2, 2}, {0, 0}, {1, 1}, false);
   CompareWithReference(PoolingForwardSpec{{g, PoolMode::kMax, kFloat32}, true}, {x},
                        {Result(g.output_shape()), Result(g.output_shape(), kInt32)});
@@ -129,4 +120,4 @@ TEST(CudaLrn, WindowsOfAnySize) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -3,13 +3,8 @@
 #include "backend/cuda/kernels/kernels.h"
 #include "model/operation/random/spec.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::CompareWithReference;
-using test::Random;
-using test::RandomTensor;
-using test::Result;
 
 constexpr DType kFloats[] = {kFloat32, kBFloat16, kFloat16, kFloat64};
 
@@ -71,4 +66,4 @@ TEST(CudaDropout, GoesByLogicalOrderInImages) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

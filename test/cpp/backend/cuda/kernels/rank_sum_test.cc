@@ -9,8 +9,7 @@
 namespace singa::cuda {
 namespace {
 
-using test::Random;
-using test::RandomTensor;
+using namespace test;
 
 /// Calls queue(stream) on the emulator, which looks for races, and waits.
 template <class Queue>
@@ -39,13 +38,13 @@ TEST(CudaRankSum, AddsProductsInOrder) {
           from.push_back(static_cast<const char*>(terms.raw_data()) +
                          static_cast<size_t>(t * apart) * SizeOf(dtype));
         const Tensor want({n}, nullptr, dtype), got({n}, nullptr, dtype);
-        test::SumOfProducts(dtype, factor, from.data(), count, n, want.raw_data());
+        SumOfProducts(dtype, factor, from.data(), count, n, want.raw_data());
         RunOnEmulator([&](Stream stream) {
           QueueOrderedSum(dtype, factor, terms.raw_data(),
                           static_cast<size_t>(apart) * SizeOf(dtype), count, n, got.raw_data(),
                           stream);
         });
-        EXPECT_EQ(test::BytesOf(got), test::BytesOf(want))
+        EXPECT_EQ(BytesOf(got), BytesOf(want))
             << DTypeName(dtype) << ", " << count << " terms of " << n;
       }
 }
@@ -74,7 +73,7 @@ TEST(CudaRankSum, CopiesPieces) {
         pieces.push_back({source, static_cast<char*>(got.raw_data()) + at, size});
       }
       RunOnEmulator([&](Stream stream) { QueuePieces(pieces, unit, stream); });
-      EXPECT_EQ(test::BytesOf(got), test::BytesOf(want)) << unit << " bytes, up to " << most;
+      EXPECT_EQ(BytesOf(got), BytesOf(want)) << unit << " bytes, up to " << most;
     }
 }
 
@@ -128,8 +127,8 @@ TEST(CudaRankSum, UpdatesRunningStatisticsInOrder) {
                           .running_var = var.raw_data()},
                          stream);
     });
-    EXPECT_EQ(test::BytesOf(mean), test::BytesOf(want_mean));
-    EXPECT_EQ(test::BytesOf(var), test::BytesOf(want_var));
+    EXPECT_EQ(BytesOf(mean), BytesOf(want_mean));
+    EXPECT_EQ(BytesOf(var), BytesOf(want_var));
   }
 }
 

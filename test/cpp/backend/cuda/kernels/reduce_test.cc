@@ -6,16 +6,8 @@
 #include "model/operation/reduce/spec.h"
 #include "model/operation/softmax/spec.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::AnyTensor;
-using test::CompareWithReference;
-using test::FromValues;
-using test::Random;
-using test::RandomTensor;
-using test::Result;
-using test::Tolerance;
 
 constexpr DType kFloats[] = {kFloat32, kBFloat16, kFloat16, kFloat64};
 
@@ -197,9 +189,9 @@ TEST(CudaLoss, AClassThatIsNoneIsAFault) {
   const Tensor t = FromValues({3}, {0, 7, 1});
   const SoftmaxCrossEntropySpec spec{TargetKind::kClasses, kFloat32};
   cuda::RaiseFaults();
-  test::RunPlan(*test::PlanOnGpu(spec), {x, t}, {Result({}), Result({3, 5})}, One(0));
-  test::ExpectError<std::out_of_range>([] { cuda::RaiseFaults(); },
-                                       "index 7 at position 1 is outside [0, 5)");
+  RunPlan(*PlanOnGpu(spec), {x, t}, {Result({}), Result({3, 5})}, One(0));
+  ExpectError<std::out_of_range>([] { cuda::RaiseFaults(); },
+                                 "index 7 at position 1 is outside [0, 5)");
   cuda::RaiseFaults();  // raises only once
 }
 
@@ -221,4 +213,4 @@ TEST(CudaLoss, PairsOfElements) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

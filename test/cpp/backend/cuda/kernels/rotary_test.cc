@@ -4,16 +4,8 @@
 
 #include "backend/cuda/kernels/kernels.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::CompareWithReference;
-using test::kFloats;
-using test::Random;
-using test::RandomTensor;
-using test::Result;
-using test::Step;
-using test::Tolerance;
 
 /// In memory (B, N, H, D).
 Tensor Turned(const Tensor& t) {
@@ -47,4 +39,4 @@ TEST(CudaRotary, AnyGeometryBothWays) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -6,14 +6,8 @@
 
 #include "backend/cuda/kernels/kernels.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::CompareWithReference;
-using test::FromValues;
-using test::Random;
-using test::RandomTensor;
-using test::Result;
 
 AxisLines Lines(int64_t outer, int64_t length, int64_t inner) {
   return AxisLines({outer, length, inner}, 1);
@@ -40,7 +34,7 @@ TEST(CudaSort, TopKOfAllTypesWithTies) {
 
 TEST(CudaSort, ZerosAndNan) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInf = HUGE_VAL;
-  for (DType dtype : test::kFloats) {
+  for (DType dtype : kFloats) {
     const Tensor x =
         FromValues({1, 9, 1}, {0.0, -0.0, kNan, kInf, -kInf, 0.0, -kNan, -1, 1}, dtype);
     for (const bool largest : {true, false})
@@ -68,4 +62,4 @@ TEST(CudaSort, CumSum) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -4,16 +4,8 @@
 #include "model/operation/batchnorm/spec.h"
 #include "model/operation/optimizer/spec.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::CompareWithReference;
-using test::ImageLayouts;
-using test::kFloats;
-using test::Random;
-using test::RandomTensor;
-using test::Result;
-using test::Step;
 
 constexpr Activation kActivations[] = {false, true, ActivationKind::kHardSwish,
                                        ActivationKind::kSilu,
@@ -125,7 +117,7 @@ TEST(CudaBatchNorm, ReluCutsOffAlikeInBothDirections) {
   const auto dx = CompareWithReference(backward, {one, x, scale, y[1], y[2], bias, Tensor()},
                                        {Result(shape), Result({4}), Result({4}), Result(shape)}, {},
                                        {16 * Step(kFloat32), 256 * Step(kFloat32)});
-  const auto positive = test::Values(y[0]), passed = test::Values(dx[3]);
+  const auto positive = Values(y[0]), passed = Values(dx[3]);
   for (size_t i = 0; i < positive.size(); ++i) ASSERT_EQ(passed[i], positive[i] > 0) << i;
 }
 
@@ -161,13 +153,13 @@ TEST(CudaBatchNorm, MoreChannelsThanAGridHasRows) {
                                       Tensor(),
                                       Tensor()};
   const std::vector<Tensor> outputs = {Result(shape), Result(channels), Result(channels), Tensor()};
-  const auto got = test::RunPlan(*test::PlanOnGpu(spec), inputs, outputs, {});
-  const auto want = test::RunPlan(
-      *FindKernel<BatchNormBackwardSpec>("reference")->Make(spec).plan(), inputs, outputs, {});
+  const auto got = RunPlan(*PlanOnGpu(spec), inputs, outputs, {});
+  const auto want = RunPlan(*FindKernel<BatchNormBackwardSpec>("reference")->Make(spec).plan(),
+                            inputs, outputs, {});
   for (size_t i = 0; i < 3; ++i) {
-    const std::vector<double> values = test::Values(want[i]);
-    test::ExpectNear(got[i], values, std::vector<double>(values.size(), 64 * Step(kFloat32)),
-                     "result " + std::to_string(i));
+    const std::vector<double> values = Values(want[i]);
+    ExpectNear(got[i], values, std::vector<double>(values.size(), 64 * Step(kFloat32)),
+               "result " + std::to_string(i));
   }
 }
 
@@ -233,18 +225,18 @@ TEST(CudaOptimizer, EveryRuleOverManyTensors) {
         spec.scaled = true;
         for (double square : {7.0, double{INFINITY}}) {
           std::vector<Tensor> scaled = inputs;
-          scaled.push_back(test::FromValues({2}, {3, square}, kFloat64));
-          scaled.push_back(test::FromValues({4}, {1.7, 0, 0, 0}, kFloat64));
+          scaled.push_back(FromValues({2}, {3, square}, kFloat64));
+          scaled.push_back(FromValues({4}, {1.7, 0, 0, 0}, kFloat64));
           const std::vector<Tensor> got = CompareWithReference(
               spec, scaled, outputs, scalars, {32 * Step(dtype), 32 * Step(dtype)});
           for (size_t i = 0; i < outputs.size() && square == INFINITY; ++i)
-            EXPECT_EQ(test::Values(got[i]), test::Values(outputs[i]));
+            EXPECT_EQ(Values(got[i]), Values(outputs[i]));
         }
         spec.clipped = true;
         for (double norm : {0.5, 50.0}) {
           scalars.v[OptimizerSpec::kClipNorm] = norm;
-          std::vector<Tensor> conditions = {test::FromValues({2}, {3, 7}, kFloat64),
-                                            test::FromValues({4}, {1.7, 0, 6, 0}, kFloat64)};
+          std::vector<Tensor> conditions = {FromValues({2}, {3, 7}, kFloat64),
+                                            FromValues({4}, {1.7, 0, 6, 0}, kFloat64)};
           const auto compare = [&] {
             std::vector<Tensor> all = inputs;
             all.insert(all.end(), conditions.begin(), conditions.end());
@@ -287,8 +279,8 @@ TEST(CudaOptimizer, NextLossScale) {
   for (double updates : {0, 2})
     for (double square : {1.0, double{INFINITY}, double{NAN}})
       for (double scale : {5.0, 0x1p-126, 0x1.fp127}) {
-        const Tensor state = test::FromValues({4}, {scale, updates, 1, 1}, kFloat64);
-        const Tensor squares = test::FromValues({2}, {1, square}, kFloat64);
+        const Tensor state = FromValues({4}, {scale, updates, 1, 1}, kFloat64);
+        const Tensor squares = FromValues({2}, {1, square}, kFloat64);
         CompareWithReference(LossScaleSpec{}, {squares, state}, {state}, scalars);
       }
 }
@@ -307,4 +299,4 @@ TEST(CudaOptimizer, NormOfAllGradients) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -15,12 +15,9 @@
 #include "distributed/ranks.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
-using test::InProcesses;
-using test::Random;
-using test::RandomTensor;
 using Texts = std::vector<std::string>;
 
 constexpr size_t kSmallBuffer = size_t{64} << 10;
@@ -59,7 +56,7 @@ std::string SumOf(int terms, int trial, const Shape& shape, DType dtype, double 
   for (int i = 0; i < terms; ++i) all.push_back(Term(i, trial, shape, dtype));
   for (const Tensor& t : all) from.push_back(t.raw_data());
   const Tensor sum(shape, nullptr, dtype);
-  test::SumOfProducts(dtype, factor, from.data(), terms, sum.size(), sum.raw_data());
+  SumOfProducts(dtype, factor, from.data(), terms, sum.size(), sum.raw_data());
   return Bytes(sum);
 }
 
@@ -297,4 +294,4 @@ TEST(DeviceGroup, AMissingRankIsNotAwaitedForever) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -17,14 +17,11 @@
 #include "singa/operation/elementwise.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
 using cuda::emulated::SetStreamOrder;
 using cuda::emulated::StreamOrder;
-using test::Random;
-using test::RandomTensor;
-using test::Values;
 using Edge = std::pair<size_t, size_t>;  // a step, and one on which it depends
 
 /// The GPU's Capturer with several branches, regardless of the environment. It can leave out one
@@ -66,7 +63,7 @@ class Branching final : public Capturer {
 class BranchesTest : public ::testing::Test {
  protected:
   void TearDown() override { SetStreamOrder(StreamOrder::kLate); }
-  const DevicePtr gpu_ = test::Gpu();
+  const DevicePtr gpu_ = Gpu();
 };
 
 TEST_F(BranchesTest, WhatIsNotWaitedForShows) {
@@ -109,7 +106,7 @@ TEST_F(BranchesTest, AStepThatQueuesNothingPassesOnWhatItWaitsFor) {
 class Network {
  public:
   explicit Network(uint64_t seed) : seed_(seed) {
-    for (int i = 0; i < kSteps; ++i) filters_.push_back(Full({4, 4, 3, 3}, 1, test::Gpu()));
+    for (int i = 0; i < kSteps; ++i) filters_.push_back(Full({4, 4, 3, 3}, 1, Gpu()));
   }
 
   Tensor Run(const Tensor& x) const {
@@ -169,29 +166,29 @@ class Network {
 
   uint64_t seed_;
   std::vector<Tensor> filters_;
-  Tensor mean_ = Full({4}, 0, test::Gpu()), variance_ = Full({4}, 1, test::Gpu());
+  Tensor mean_ = Full({4}, 0, Gpu()), variance_ = Full({4}, 1, Gpu());
 };
 
 /// A network that is executed eagerly, and its twin, which is captured.
 class Twins {
  public:
   Twins(uint64_t seed, Branching& branching)
-      : x_(Full({2, 4, 3, 3}, 0, test::Gpu())), executed_(seed), captured_(seed) {
+      : x_(Full({2, 4, 3, 3}, 0, Gpu())), executed_(seed), captured_(seed) {
     Fill();
-    test::Gpu()->SetRandSeed(7);
+    Gpu()->SetRandSeed(7);
     recording_->Start({x_});
     y_ = captured_.Run(x_);
     recording_->Finish({y_});
-    test::Gpu()->SetRandSeed(7);
+    Gpu()->SetRandSeed(7);
     executed_.Run(x_);
-    nodes_.emplace(*test::Gpu(), branching, recording_->step().nodes());
+    nodes_.emplace(*Gpu(), branching, recording_->step().nodes());
   }
 
   /// Runs both on new inputs and filters. Returns whether results and persistent tensors are the
   /// same.
   bool Agree() {
     Fill();
-    test::Gpu()->SetRandSeed(7);
+    Gpu()->SetRandSeed(7);
     const Tensor want = executed_.Run(x_);
     nodes_->Queue(0, recording_->step().nodes().size(), recording_->step().arena()->data(),
                   recording_->step().segments()[0].memory.workspaces);
@@ -250,7 +247,7 @@ class Twins {
   Random random_{1};
   Tensor x_, y_;
   Network executed_, captured_;
-  const RecordingPtr recording_ = std::make_shared<Recording>(test::Gpu(), nullptr);
+  const RecordingPtr recording_ = std::make_shared<Recording>(Gpu(), nullptr);
   std::optional<CapturedNodes> nodes_;
 };
 
@@ -310,4 +307,4 @@ TEST_F(BranchesTest, ADependencyThatIsLeftOutShows) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -22,21 +22,15 @@
 #include "singa/operation/optimizer.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::ExpectError;
-using test::GraphOf;
-using test::Random;
-using test::RandomTensor;
-using test::Values;
 
 class CaptureTest : public ::testing::Test {
  protected:
   std::unique_ptr<CapturedWork> Capture(const std::function<void()>& queue) const {
     return dynamic_cast<Capturer&>(*gpu_).Capture(queue);
   }
-  const DevicePtr gpu_ = test::Gpu();
+  const DevicePtr gpu_ = Gpu();
 };
 
 std::vector<double> Four(double value) { return std::vector<double>(4, value); }
@@ -167,7 +161,7 @@ class Replayed {
     return results[0].Item();
   }
 
-  const ArenaPtr arena_ = std::make_shared<Arena>(test::Gpu());
+  const ArenaPtr arena_ = std::make_shared<Arena>(Gpu());
   std::unique_ptr<UpdateScalars> numbers_;
   RecordingPtr last_;
   std::unique_ptr<Graph> graph_;
@@ -181,7 +175,7 @@ TEST_F(CaptureTest, ARecordedStepIsAFewLaunches) {
   int captured = 0;
   for (int step = 0; step < 14; ++step) {
     const Tensor x = RandomTensor(random, {3, 2, 5, 5}).ToDevice(gpu_);
-    const Tensor labels = test::FromValues({3}, {0, 2, 1}, kInt32).ToDevice(gpu_);
+    const Tensor labels = FromValues({3}, {0, 2, 1}, kInt32).ToDevice(gpu_);
     const double lr = 0.1 / (step + 1);
     if (step == 9) {  // memory moves, and the layout must be restored
       replayed.network.filters.block()->MakePlain();
@@ -207,9 +201,9 @@ TEST_F(CaptureTest, ARecordedStepIsAFewLaunches) {
 TEST_F(CaptureTest, FaultsOfCapturedKernelsAreRaised) {
   Replayed replayed(gpu_);
   const Tensor x = Full({3, 2, 5, 5}, 1, gpu_);
-  const Tensor labels = test::FromValues({3}, {0, 2, 1}, kInt32).ToDevice(gpu_);
+  const Tensor labels = FromValues({3}, {0, 2, 1}, kInt32).ToDevice(gpu_);
   for (int step = 0; step < 6; ++step) replayed.Step(x, labels, 0.1);
-  const Tensor wrong = test::FromValues({3}, {0, 3, 1}, kInt32).ToDevice(gpu_);
+  const Tensor wrong = FromValues({3}, {0, 3, 1}, kInt32).ToDevice(gpu_);
   ExpectError<std::out_of_range>([&] { replayed.Step(x, wrong, 0.1); },
                                  "[SoftmaxCrossEntropyForward] index 3 at position 1");
   EXPECT_NO_THROW(gpu_->Sync());  // backward reported the same fault
@@ -364,7 +358,7 @@ TEST_F(CaptureTest, ImplementationsAreTimedWithoutTheHost) {
       UnaryInto(UnaryOp::kAddScalar, ran, ran, 1);
       UnaryInto(UnaryOp::kAddScalar, execution.inputs[0], execution.outputs[0], 1);
     }
-    const Tensor ran = Full({1}, 0, test::Gpu());
+    const Tensor ran = Full({1}, 0, Gpu());
     mutable int queued = 0;
   };
   const Counting plan;
@@ -375,4 +369,4 @@ TEST_F(CaptureTest, ImplementationsAreTimedWithoutTheHost) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

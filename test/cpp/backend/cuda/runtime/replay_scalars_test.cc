@@ -14,14 +14,8 @@
 #include "singa/operation/random.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::ExpectError;
-using test::GraphOf;
-using test::Random;
-using test::RandomTensor;
-using test::Values;
 
 using Tensors = std::vector<Tensor>;
 using AllValues = std::vector<std::vector<double>>;
@@ -44,7 +38,7 @@ class NumbersTest : public ::testing::Test {
     return results;
   }
 
-  const DevicePtr gpu_ = test::Gpu();
+  const DevicePtr gpu_ = Gpu();
   uint64_t queued_ = 0;  ///< by the last replay
 };
 
@@ -245,4 +239,4 @@ TEST_F(NumbersTest, AreFollowedOnlyWhereSomethingIsCaptured) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -12,12 +12,11 @@
 #include "singa/operation/elementwise.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
 using cuda::emulated::SetStreamOrder;
 using cuda::emulated::StreamOrder;
-using test::Values;
 
 class UploadsTest : public ::testing::Test {
  protected:
@@ -41,7 +40,7 @@ class UploadsTest : public ::testing::Test {
   /// Work on the device's own stream that has not run yet.
   uint64_t Waiting() const { return cuda::emulated::Waiting(cuda::StreamOf(*gpu_)); }
 
-  const DevicePtr gpu_ = test::Gpu();
+  const DevicePtr gpu_ = Gpu();
 };
 
 std::vector<double> All(const Tensor& t, double value) {
@@ -148,7 +147,7 @@ TEST_F(UploadsTest, AReplayedStepGetsItsOwnBatch) {
     return std::vector<Tensor>{y};
   };
   InEachOrder([&] {
-    const auto graph = test::GraphOf(step, Full({3000}, 1, gpu_));
+    const auto graph = GraphOf(step, Full({3000}, 1, gpu_));
     std::vector<Tensor> results;
     Tensor next = Sent({3000}, 0);
     for (int i = 0; i < 8; ++i) {  // the first replay queues, the second captures
@@ -174,4 +173,4 @@ TEST_F(UploadsTest, EmptyCacheAndSyncWaitForThem) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -26,16 +26,8 @@
 #include "support.h"
 #include "wrong_kernel.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::ExpectError;
-using test::FromValues;
-using test::Random;
-using test::RandomTensor;
-using test::Values;
-using test::Wrong;
-using test::WrongKernelScope;
 
 struct SpecWithoutCheck : SoftmaxSpec {};  // the inherited VisitArguments does not count
 static_assert(opcheck::ChecksCalls<SoftmaxSpec>);
@@ -288,4 +280,4 @@ TEST(ReplayTextTest, FieldsHaveTheValuesOfTheirType) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

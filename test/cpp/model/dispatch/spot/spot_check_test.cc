@@ -24,11 +24,8 @@
 #include "support.h"
 #include "wrong_kernel.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::Random;
-using test::RandomTensor;
 
 /// What is seen of calls: executions, reorders, and look-ups of plans.
 std::vector<std::string> Seen(const std::function<void()>& calls) {
@@ -81,7 +78,7 @@ TEST(SpotChecks, AreSeenInNoStatistics) {
 }
 
 TEST(SpotChecks, OpcheckIsSeenInNoStatistics) {
-  const test::WrongKernelScope<SoftmaxSpec> right(test::Wrong::kNever);  // in every build
+  const WrongKernelScope<SoftmaxSpec> right(Wrong::kNever);  // in every build
   SetSpotChecks(false);
   const std::vector<std::string> without = Seen(RunFourTimes);
   SetSpotChecks(true);
@@ -122,7 +119,7 @@ TEST(SpotChecks, ReordersThatAreMeasuredAreNotChecked) {
 }
 
 TEST(SpotChecks, WhatReplacesAWrongResultIsSeenInNoStatistics) {
-  const test::WrongKernelScope<SoftmaxSpec> wrong(test::Wrong::kLastCorner);
+  const WrongKernelScope<SoftmaxSpec> wrong(Wrong::kLastCorner);
   const OpcheckOptions before = GetOpcheck();
   const std::filesystem::path folder =
       std::filesystem::path(::testing::TempDir()) / ("spot_check_test_" + std::to_string(getpid()));
@@ -146,4 +143,4 @@ TEST(SpotChecks, WhatReplacesAWrongResultIsSeenInNoStatistics) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

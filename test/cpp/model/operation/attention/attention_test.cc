@@ -7,16 +7,9 @@
 #include "singa/core/threads.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
-using test::AttentionCase;
-using test::FromValues;
-using test::kImplementations;
-using test::PreferenceScope;
-using test::Random;
-using test::RandomTensor;
-using test::Values;
 using Vector = std::vector<double>;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -156,4 +149,4 @@ TEST(Attention, HeadsThatWereSplitOffAreMergedByAView) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

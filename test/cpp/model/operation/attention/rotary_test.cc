@@ -2,11 +2,8 @@
 
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::Random;
-using test::RandomTensor;
 
 TEST(Rotary, NothingToDo) {
   Random random(42);
@@ -18,4 +15,4 @@ TEST(Rotary, NothingToDo) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -11,10 +11,8 @@
 #include "singa/operation/batchnorm.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::ExpectError;
 
 constexpr Activation kClipped(ActivationKind::kClip, -0.5, 0.75);
 
@@ -46,4 +44,4 @@ TEST(BatchNorm, RefusesActivations) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -7,21 +7,8 @@
 #include "singa/operation/batchnorm.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::Epsilon;
-using test::Expected;
-using test::ExpectNear;
-using test::FromValues;
-using test::Layout;
-using test::NaiveForward;
-using test::PreferenceScope;
-using test::Random;
-using test::RandomTensor;
-using test::Statistics;
-using test::Values;
-using test::Vector;
 
 /// By reference, as the convolution before it would have had it: sums rounded to the statistics'
 /// type. y, mean, variance and both running statistics, which were 1.
@@ -97,4 +84,4 @@ TEST(BatchNormFromSums, NoVarianceIsBelowZero) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

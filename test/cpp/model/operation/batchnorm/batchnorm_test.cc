@@ -6,18 +6,8 @@
 #include "singa/operation/elementwise.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::Expected;
-using test::FromValues;
-using test::kImplementations;
-using test::NaiveForward;
-using test::PreferenceScope;
-using test::Random;
-using test::RandomTensor;
-using test::Values;
-using test::Vector;
 
 // If nothing was added, backward recomputes the signs of y from x. Errors are most likely near
 // zero, so x takes few values, and the zero of each channel is next to one of them.
@@ -206,4 +196,4 @@ TEST(BatchNorm, DoesNotDependOnTheNumberOfThreads) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -5,19 +5,8 @@
 #include "singa/operation/conv.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::AnyTensor;
-using test::Epsilon;
-using test::ExpectError;
-using test::ExpectNear;
-using test::FromValues;
-using test::kImplementations;
-using test::PreferenceScope;
-using test::Random;
-using test::RandomTensor;
-using test::Values;
 
 DType StatisticsOf(DType dtype) { return dtype == kFloat64 ? kFloat64 : kFloat32; }
 
@@ -110,4 +99,4 @@ TEST(FoldBatchNormTest, WrongCalls) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

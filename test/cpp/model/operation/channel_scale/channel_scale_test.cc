@@ -5,18 +5,8 @@
 #include "backend/cpu/lane_layouts.h"
 #include "singa/operation/elementwise.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::ExpectIn;
-using test::ExpectSame;
-using test::In;
-using test::kTags;
-using test::PreferenceScope;
-using test::Random;
-using test::RandomTensor;
-using test::Values;
-using test::Vector;
 
 /// On a CPU; elsewhere a product broadcasts.
 bool OnCpu() { return DefaultDevice()->kind() == DeviceKind::kCpu; }
@@ -37,7 +27,7 @@ TEST(ChannelScale, IsTheProductOfPlainImages) {
                  dy = RandomTensor(random, shape, dtype);
     const Tensor xb = In(x, tag), dyb = In(dy, tag);
     const bool first = random.Coin();
-    for (const Preference preference : test::kImplementations) {
+    for (const Preference preference : kImplementations) {
       PreferenceScope scope(preference);
       const Tensor y = first ? Binary(BinaryOp::kMul, xb, s) : Binary(BinaryOp::kMul, s, xb);
       EXPECT_EQ(Values(y), Values(Binary(BinaryOp::kMul, x, s)));
@@ -88,17 +78,17 @@ TEST(ChannelScale, NumbersThatAreNoneStayInTheirChannel) {
   const Shape shape{2, 19, 3, 5};
   Vector factors(38, 1);
   factors[4] = std::nan("");
-  factors[18] = test::kInf;
+  factors[18] = kInf;
   for (const LaneTag tag : kTags) {
     const Tensor x = In(RandomTensor(random, shape, kFloat32, 1, 2), tag);
-    const Tensor s = test::FromValues({2, 19, 1, 1}, factors);
+    const Tensor s = FromValues({2, 19, 1, 1}, factors);
     const Tensor y = Binary(BinaryOp::kMul, x, s);
     ExpectIn(y, tag, "y");
     const Vector got = Values(y), from = Values(x);
     for (size_t i = 0; i < got.size(); ++i) {
       const size_t channel = i / 15;
       EXPECT_TRUE(channel == 4    ? std::isnan(got[i])
-                  : channel == 18 ? got[i] == test::kInf
+                  : channel == 18 ? got[i] == kInf
                                   : got[i] == from[i])
           << i;
     }
@@ -106,4 +96,4 @@ TEST(ChannelScale, NumbersThatAreNoneStayInTheirChannel) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -2,14 +2,8 @@
 
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::ExpectError;
-using test::FromValues;
-using test::Random;
-using test::RandomTensor;
-using test::Values;
 
 struct Example {
   Random random{1};
@@ -90,4 +84,4 @@ TEST(Compat, GpuNamesSayHowToGetThere) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -8,17 +8,9 @@
 #include "singa/dispatch/plan_cache.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
-using test::ExpectError;
-using test::ExpectSums;
-using test::ForEachProduct;
-using test::FromValues;
-using test::Random;
-using test::RandomTensor;
-using test::Sums;
-using test::Values;
 using Ints = std::vector<int64_t>;
 
 Recorder Conv(const Shape& input, const Ints& kernel, const Ints& stride, const Ints& padding,
@@ -26,7 +18,7 @@ Recorder Conv(const Shape& input, const Ints& kernel, const Ints& stride, const 
   return ConvRecorder("Conv", input, kernel, stride, padding, out, bias, dilation, group);
 }
 
-using ConvTest = test::EachPreference;
+using ConvTest = EachPreference;
 INSTANTIATE_TEST_SUITE_P(Implementations, ConvTest,
                          testing::Values(Preference::kReference, Preference::kFastest),
                          [](const auto& info) { return std::string(PreferenceName(info.param)); });
@@ -216,4 +208,4 @@ TEST_P(ConvTest, PreferenceOfTheHandle) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -6,15 +6,10 @@
 #include "singa/operation/conv.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
-using test::AnyTensor;
-using test::FromValues;
-using test::Random;
-using test::Values;
-
-using ConvTransposeTest = test::EachPreference;
+using ConvTransposeTest = EachPreference;
 INSTANTIATE_TEST_SUITE_P(Implementations, ConvTransposeTest,
                          testing::Values(Preference::kReference, Preference::kFastest),
                          [](const auto& info) { return PreferenceName(info.param); });
@@ -58,4 +53,4 @@ TEST_P(ConvTransposeTest, OneHandleServesEveryInputSizeAndNone) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -4,11 +4,9 @@
 
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
-using test::ExpectError;
-using test::Random;
 using Ints = std::vector<int64_t>;
 
 constexpr int64_t kHuge = int64_t{1} << 40;
@@ -307,4 +305,4 @@ TEST(Recorder, RefusesWhatIsNoConvolution) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -5,19 +5,8 @@
 #include "singa/operation/elementwise.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::Epsilon;
-using test::ExpectError;
-using test::ExpectNear;
-using test::FromValues;
-using test::IsPaddedWithZeros;
-using test::PaddedLayout;
-using test::Random;
-using test::RandomTensor;
-using test::RandomView;
-using test::Values;
 
 using V = std::vector<double>;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -315,4 +304,4 @@ TEST(Binary, DoesNotWriteToBroadcastViews) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -6,18 +6,8 @@
 #include "singa/operation/elementwise.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::ExpectError;
-using test::ExpectNear;
-using test::FromValues;
-using test::IsPaddedWithZeros;
-using test::PaddedLayout;
-using test::Random;
-using test::RandomTensor;
-using test::RandomView;
-using test::Values;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -227,4 +217,4 @@ TEST(Unary, OpaqueLayouts) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

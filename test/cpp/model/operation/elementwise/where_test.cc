@@ -5,18 +5,8 @@
 #include "singa/operation/elementwise.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::AnyTensor;
-using test::ExpectError;
-using test::FromValues;
-using test::IsPaddedWithZeros;
-using test::PaddedLayout;
-using test::Random;
-using test::RandomTensor;
-using test::RandomView;
-using test::Values;
 
 using V = std::vector<double>;
 
@@ -81,10 +71,10 @@ TEST(Axpy, AddsInPlace) {
     V want(vx.size()), tolerance(vx.size());
     for (size_t i = 0; i < vx.size(); ++i) {
       want[i] = vy[i] - 0.5 * vx[i];
-      tolerance[i] = test::Epsilon(kFloat32);
+      tolerance[i] = Epsilon(kFloat32);
     }
     Axpy(-0.5, x, y);
-    test::ExpectNear(y, want, tolerance, "axpy");
+    ExpectNear(y, want, tolerance, "axpy");
   }
   const Tensor ints = FromValues({2}, {1, 2}, kInt64);
   Axpy(3, ints, ints);
@@ -134,7 +124,7 @@ TEST(Axpy, TakesItsFactorFromATensor) {
     const Tensor same = y.Clone();
     Axpy(alpha, x, y);
     Axpy(-0.5, x, same);
-    test::ExpectNear(y, Values(same), V(Values(same).size(), test::Epsilon(kFloat32)), "axpy");
+    ExpectNear(y, Values(same), V(Values(same).size(), Epsilon(kFloat32)), "axpy");
   }
   const Tensor scalar = Full({}, 1);
   Axpy(FromValues({1, 1}, {2}), Full({}, 3), scalar);
@@ -164,4 +154,4 @@ TEST(Axpy, Errors) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -3,13 +3,8 @@
 #include "singa/core/threads.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::FromValues;
-using test::Random;
-using test::RandomTensor;
-using test::Values;
 
 Tensor RandomIndices(Random& random, const Shape& shape, int64_t vocabulary, DType dtype) {
   std::vector<double> values(shape.Count());
@@ -34,4 +29,4 @@ TEST(Embedding, BackwardHasTheSameBitsForAnyNumberOfThreads) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

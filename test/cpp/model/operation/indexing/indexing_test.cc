@@ -2,11 +2,9 @@
 
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
-using test::FromValues;
-using test::Values;
 using Doubles = std::vector<double>;
 
 TEST(Slice, Defaults) {
@@ -41,4 +39,4 @@ TEST(ScatterElements, GradientsOfReductions) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -4,13 +4,9 @@
 
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
-using test::FromValues;
-using test::kImplementations;
-using test::PreferenceScope;
-using test::Values;
 using Doubles = std::vector<double>;
 
 TEST(Interpolate, InfinitiesWithoutAShareDoNotCount) {
@@ -35,4 +31,4 @@ TEST(Interpolate, EmptyAndUnchanged) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

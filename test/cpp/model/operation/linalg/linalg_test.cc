@@ -6,15 +6,10 @@
 #include "singa/dispatch/plan_cache.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
-using test::FromValues;
-using test::Random;
-using test::RandomTensor;
-using test::Values;
-
-using LinalgTest = test::EachPreference;
+using LinalgTest = EachPreference;
 INSTANTIATE_TEST_SUITE_P(Implementations, LinalgTest,
                          testing::Values(Preference::kReference, Preference::kFastest),
                          [](const auto& info) { return PreferenceName(info.param); });
@@ -70,4 +65,4 @@ TEST(LinalgReferenceTest, SameBitsForAnyNumberOfThreads) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -4,15 +4,8 @@
 #include "singa/core/threads.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::ExpectNear;
-using test::FromValues;
-using test::PaddedLayout;
-using test::Random;
-using test::RandomTensor;
-using test::Values;
 
 using V = std::vector<double>;
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -82,4 +75,4 @@ TEST(PairLoss, RankingHasTwoGradients) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

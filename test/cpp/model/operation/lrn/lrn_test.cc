@@ -2,15 +2,9 @@
 
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
-using test::ExpectNear;
-using test::kImplementations;
-using test::PreferenceScope;
-using test::Random;
-using test::RandomTensor;
-using test::Values;
 using Vector = std::vector<double>;
 
 TEST(Lrn, SavedOfOneImplementationServesTheOther) {
@@ -40,4 +34,4 @@ TEST(Lrn, EmptyBatch) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -9,14 +9,9 @@
 #include "singa/core/stats.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
-using test::kImplementations;
-using test::PreferenceScope;
-using test::Random;
-using test::RandomTensor;
-using test::Values;
 using Vector = std::vector<double>;
 
 Tensor ToChannelsLast(const Tensor& t) {
@@ -61,8 +56,7 @@ TEST(Norm, NanStaysWithItsStatistic) {
       Vector values(3 * 40);
       for (double& v : values) v = random.Real();
       values[45] = bad;
-      const Vector y =
-          Values(LayerNormForward(test::FromValues({3, 40}, values), Tensor(), Tensor())[0]);
+      const Vector y = Values(LayerNormForward(FromValues({3, 40}, values), Tensor(), Tensor())[0]);
       for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), i / 40 == 1) << i;
     }
   }
@@ -104,4 +98,4 @@ TEST(Norm, OpcheckSeesTheErrorOfASumInFloat32) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

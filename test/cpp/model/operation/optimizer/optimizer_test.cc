@@ -11,15 +11,8 @@
 #include "singa/core/threads.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::FromValues;
-using test::IsPaddedWithZeros;
-using test::PaddedLayout;
-using test::Random;
-using test::RandomTensor;
-using test::Values;
 
 /// Sizes that end inside a piece of the loop, at its end, and after it.
 const Shape kShapes[] = {{3}, {16384}, {16385}, {2, 3, 4}, {0}, {40000}};
@@ -46,7 +39,7 @@ Step MakeStep(DType dtype, uint64_t seed) {
 void ExpectClose(const Tensor& got, const std::vector<double>& want) {
   const std::vector<double> values = Values(got);
   ASSERT_EQ(values.size(), want.size());
-  const double eps = 8 * test::Epsilon(got.data_type());
+  const double eps = 8 * Epsilon(got.data_type());
   for (size_t i = 0; i < want.size(); ++i)
     ASSERT_NEAR(values[i], want[i], eps * (1 + std::abs(want[i]))) << i;
 }
@@ -170,7 +163,7 @@ TEST(Optimizer, GradientsOfAnotherType) {
       const Tensor p = RandomTensor(random, shape, dtype), q = p.Clone();
       const DType wide = dtype == kFloat64 ? kFloat64 : kFloat32;
       const Tensor m = Full(shape, 0.5, nullptr, wide), n = m.Clone();
-      const Tensor g = test::RandomView(random, shape, gradient);
+      const Tensor g = RandomView(random, shape, gradient);
       SgdUpdate({p}, {g}, {m}, {0.1}, 0.1, 0.9, 0, true, false);
       SgdUpdate({q}, {g.AsType(wide)}, {n}, {0.1}, 0.1, 0.9, 0, true, false);
       EXPECT_EQ(Values(p), Values(q));
@@ -326,10 +319,10 @@ TEST(Optimizer, TakesItsNumbersByTheCountOfUpdates) {
   };
   const auto rate = [](double made) { return 0.1 / (1 + made); };
   UpdateScalars numbers;
-  test::ExpectError<std::logic_error>([&] { (void)numbers.Table(0, 4); }, "no scalars");
+  ExpectError<std::logic_error>([&] { (void)numbers.Table(0, 4); }, "no scalars");
   numbers.Collect();
   for (int made = 3; made < 7; ++made) update(Step{}, rate(made), made + 1, &numbers);
-  test::ExpectError<std::logic_error>([&] { (void)numbers.Table(3, 3); }, "more than 3");
+  ExpectError<std::logic_error>([&] { (void)numbers.Table(3, 3); }, "more than 3");
   const Tensor table = numbers.Table(3, 6);
   for (double made : {3, 4, 6, 7, 20}) {  // the last row applies to 6 and more
     const Step picked = MakeStep(kFloat32, 3), plain = MakeStep(kFloat32, 3);
@@ -386,16 +379,16 @@ TEST(Optimizer, RefusesWhatDoesNotFit) {
   const auto scaled = [&](const Tensor& s, const Tensor& l) {
     SgdUpdate({p}, {p}, {}, {0}, 1, 0, 0, false, false, nullptr, {s, l});
   };
-  test::ExpectError<std::invalid_argument>([&] { scaled(squares, Tensor()); },
-                                           "squares decide nothing without loss_scale");
-  test::ExpectError<std::invalid_argument>([&] { scaled(Tensor(), scale); }, "squares is missing");
+  ExpectError<std::invalid_argument>([&] { scaled(squares, Tensor()); },
+                                     "squares decide nothing without loss_scale");
+  ExpectError<std::invalid_argument>([&] { scaled(Tensor(), scale); }, "squares is missing");
   EXPECT_THROW(scaled(squares, Full({3}, 1, nullptr, kFloat64)), std::invalid_argument);
   EXPECT_THROW(scaled(squares, Full({4}, 1)), TypeError);
   const auto conditional = [&](const UpdateConditions& conditions) {
     SgdUpdate({p}, {p}, {}, {0}, 1, 0, 0, false, false, nullptr, conditions);
   };
   const Tensor table = Full({3, 7}, 1, nullptr, kFloat64);
-  test::ExpectError<std::invalid_argument>(
+  ExpectError<std::invalid_argument>(
       [&] {
         conditional({squares, scale, 0, table});
       },
@@ -407,4 +400,4 @@ TEST(Optimizer, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

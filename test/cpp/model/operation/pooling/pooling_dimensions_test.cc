@@ -8,14 +8,9 @@
 
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
-using test::ExpectNear;
-using test::FromValues;
-using test::kImplementations;
-using test::PreferenceScope;
-using test::Values;
 using Vector = std::vector<double>;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -46,4 +41,4 @@ TEST(PoolingDimensions, NormsOfZeros) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

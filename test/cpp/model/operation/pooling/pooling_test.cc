@@ -3,15 +3,9 @@
 #include "singa/core/device.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
-using test::FromValues;
-using test::kImplementations;
-using test::PreferenceScope;
-using test::Random;
-using test::RandomTensor;
-using test::Values;
 using Vector = std::vector<double>;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -100,4 +94,4 @@ TEST(Pooling, RefusesAModeThatIsNone) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -8,18 +8,12 @@
 #include "model/operation/conv/conv_naive.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
-using test::ExpectError;
-using test::ForEachProduct;
-using test::FromValues;
-using test::Numbers;
-using test::Random;
-using test::Values;
 using Doubles = std::vector<double>;
 
-using QuantizedTest = test::EachPreference;
+using QuantizedTest = EachPreference;
 INSTANTIATE_TEST_SUITE_P(Implementations, QuantizedTest,
                          testing::Values(Preference::kReference, Preference::kFastest),
                          [](const auto& info) { return std::string(PreferenceName(info.param)); });
@@ -279,4 +273,4 @@ TEST(Quantized, Errors) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -7,16 +7,8 @@
 #include "singa/operation/dropout.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::ExpectError;
-using test::FromValues;
-using test::PaddedLayout;
-using test::Random;
-using test::RandomTensor;
-using test::RandomView;
-using test::Values;
 
 using V = std::vector<double>;
 constexpr DType kFloats[] = {kFloat32, kFloat64, kBFloat16, kFloat16};
@@ -46,7 +38,7 @@ TEST(Random, Uniform) {
     const Tensor t(Shape{300, 301}, nullptr, dtype);
     Uniform(-2, 4, t);
     const Moments m = MomentsOf(Values(t));
-    const double n = 300 * 301, eps = test::Epsilon(dtype);
+    const double n = 300 * 301, eps = Epsilon(dtype);
     EXPECT_NEAR(m.mean, 1, 5 * std::sqrt(3 / n) + 4 * eps);
     EXPECT_NEAR(m.variance, 3, 5 * std::sqrt(7.2 / n) + 8 * eps);
     EXPECT_GE(m.min, -2);
@@ -86,7 +78,7 @@ TEST(Random, Gaussian) {
     Gaussian(3, 2, t);
     const V x = Values(t);
     const Moments m = MomentsOf(x);
-    const double n = 90001, eps = test::Epsilon(dtype);
+    const double n = 90001, eps = Epsilon(dtype);
     EXPECT_NEAR(m.mean, 3, 5 * 2 / std::sqrt(n) + 4 * eps);
     EXPECT_NEAR(m.variance, 4, 5 * 4 * std::sqrt(2 / n) + 8 * eps);
     EXPECT_NEAR(m.skew, 0, 5 * 8 * std::sqrt(15 / n) + 16 * eps);
@@ -205,12 +197,12 @@ TEST(Dropout, ScalesWhatItKeeps) {
         ASSERT_TRUE(mask[i] == 0 || mask[i] == 1);
         kept += mask[i];
         want[i] = vx[i] * mask[i] / (1 - ratio);
-        tolerance[i] = 2 * test::Epsilon(dtype == kFloat64 ? kFloat64 : kFloat32) * want[i];
+        tolerance[i] = 2 * Epsilon(dtype == kFloat64 ? kFloat64 : kFloat32) * want[i];
       }
-      test::ExpectNear(out[0], want, tolerance, "dropout");
+      ExpectNear(out[0], want, tolerance, "dropout");
       EXPECT_NEAR(kept / 33300, 1 - ratio, 5 * std::sqrt(ratio * (1 - ratio) / 33300));
       // Backward is the same linear map.
-      test::ExpectNear(DropoutBackward(x, out[1], ratio), want, tolerance, "gradient");
+      ExpectNear(DropoutBackward(x, out[1], ratio), want, tolerance, "gradient");
     }
   }
 }
@@ -250,4 +242,4 @@ TEST(Dropout, Errors) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -3,14 +3,8 @@
 #include "singa/core/threads.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::ExpectError;
-using test::FromValues;
-using test::Random;
-using test::RandomTensor;
-using test::Values;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -138,4 +132,4 @@ TEST(CountTopK, BadLabelsAndNan) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

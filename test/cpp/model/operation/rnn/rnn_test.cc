@@ -7,16 +7,8 @@
 #include "singa/core/threads.h"
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-using test::AnyTensor;
-using test::FromValues;
-using test::Random;
-using test::RandomRnnCase;
-using test::RandomTensor;
-using test::RnnCase;
-using test::Values;
 
 using Doubles = std::vector<double>;
 
@@ -197,4 +189,4 @@ TEST(Rnn, NoSequences) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -2,13 +2,9 @@
 
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
-using test::ExpectNear;
-using test::FromValues;
-using test::kImplementations;
-using test::PreferenceScope;
 using Vector = std::vector<double>;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -49,4 +45,4 @@ TEST(Softmax, NothingToDo) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

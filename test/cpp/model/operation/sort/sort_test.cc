@@ -4,11 +4,9 @@
 
 #include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
-using test::FromValues;
-using test::Values;
 using Doubles = std::vector<double>;
 
 TEST(TopK, NanIsTheLargestAndZerosAreEqual) {
@@ -29,4 +27,4 @@ TEST(CumSum, LongSumsHaveOneRounding) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

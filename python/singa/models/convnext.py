@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from .. import autograd, layer
@@ -49,7 +50,8 @@ class ConvNeXt(Classifier):
     """A stem with a kernel and a stride of `patch`, and stages of `depths` blocks of `widths`
     channels, each of which halves the size, except the first.
 
-    `drop_path` is the probability of stochastic depth that the blocks rise to.
+    Images are `size` x `size`. `drop_path` is the probability of stochastic depth that the blocks
+    rise to.
     """
 
     def __init__(
@@ -57,11 +59,13 @@ class ConvNeXt(Classifier):
         depths: tuple[int, ...],
         widths: tuple[int, ...],
         patch: int,
-        num_classes: int,
+        num_classes: int = 1000,
+        size: int = 224,
         drop_path: float = 0.1,
         **kwargs: Any,
     ) -> None:
         super().__init__(num_classes, **kwargs)
+        self.image_shape = (3, size, size)
         stages = [Sequential(_conv(widths[0], patch, patch), LayerNorm2d(widths[0]))]
         rates = depth_rates(drop_path, depths)
         for number, (width, stage_rates) in enumerate(zip(widths, rates, strict=True)):
@@ -77,14 +81,9 @@ class ConvNeXt(Classifier):
         return self.classifier(autograd.globalaveragepool(self.features(x)))
 
 
-def convnext_tiny(num_classes: int = 1000, **kwargs: Any) -> ConvNeXt:
-    """ConvNeXt-T for 3 x 224 x 224 images. Liu et al. 2022."""
-    return ConvNeXt((3, 3, 9, 3), (96, 192, 384, 768), 4, num_classes, **kwargs)
-
-
-def convnext_cifar(num_classes: int = 10, **kwargs: Any) -> ConvNeXt:
-    """A ConvNeXt for 3 x 32 x 32 images: the depths and widths of timm's convnext_femto, and a stem
-    with a stride of 2."""
-    net = ConvNeXt((2, 2, 6, 2), (48, 96, 192, 384), 2, num_classes, **kwargs)
-    net.image_shape = (3, 32, 32)
-    return net
+# Makers of `models.create`, whose table says what they are the same as.
+convnext_tiny = functools.partial(ConvNeXt, (3, 3, 9, 3), (96, 192, 384, 768), 4)
+# The depths and widths of timm's convnext_femto.
+convnext_cifar = functools.partial(
+    ConvNeXt, (2, 2, 6, 2), (48, 96, 192, 384), 2, num_classes=10, size=32
+)

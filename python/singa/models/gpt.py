@@ -185,8 +185,3 @@ def _draw(
         scores = np.where(scores < kth, -np.inf, scores)
     # The largest sum with Gumbel noise is a draw from the softmax.
     return (scores / temperature + random.gumbel(size=scores.shape)).argmax(1).astype(np.int32)
-
-
-def gpt_small(num_classes: int = 256, **kwargs: Any) -> GPT:
-    """Six blocks of width 384 over 256 bytes: the size of nanoGPT's character model."""
-    return GPT(num_classes, **kwargs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
 
@@ -146,11 +147,6 @@ class MobileNetV3(Classifier):
         return self.classifier(global_average(self.features(x)))
 
 
-def mobilenet_v3_small(num_classes: int = 1000, **kwargs: Any) -> MobileNetV3:
-    """MobileNet v3 small for 3 x 224 x 224 images. Howard et al. 2019."""
-    return MobileNetV3(_V3_SMALL, 1024, num_classes, **kwargs)
-
-
-def mobilenet_v3_large(num_classes: int = 1000, **kwargs: Any) -> MobileNetV3:
-    """MobileNet v3 large for 3 x 224 x 224 images. Howard et al. 2019."""
-    return MobileNetV3(_V3_LARGE, 1280, num_classes, **kwargs)
+# Makers of `models.create`, whose table says what they are the same as.
+mobilenet_v3_small = functools.partial(MobileNetV3, _V3_SMALL, 1024)
+mobilenet_v3_large = functools.partial(MobileNetV3, _V3_LARGE, 1280)

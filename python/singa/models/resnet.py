@@ -6,6 +6,7 @@ The 3x3 convolution of a bottleneck has the stride ("ResNet v1.5"), as in torchv
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from .. import autograd, layer
@@ -175,58 +176,15 @@ class SmallResNet(Classifier):
         return self.fc(global_average(x))
 
 
-def resnet18(num_classes: int = 1000, **kwargs: Any) -> ResNet:
-    """ResNet-18 for 3 x 224 x 224 images. He et al. 2016."""
-    return ResNet(BasicBlock, (2, 2, 2, 2), num_classes, **kwargs)
-
-
-def resnet34(num_classes: int = 1000, **kwargs: Any) -> ResNet:
-    """ResNet-34 for 3 x 224 x 224 images. He et al. 2016."""
-    return ResNet(BasicBlock, (3, 4, 6, 3), num_classes, **kwargs)
-
-
-def resnet50(num_classes: int = 1000, **kwargs: Any) -> ResNet:
-    """ResNet-50 for 3 x 224 x 224 images. He et al. 2016."""
-    return ResNet(Bottleneck, (3, 4, 6, 3), num_classes, **kwargs)
-
-
-def resnet101(num_classes: int = 1000, **kwargs: Any) -> ResNet:
-    """ResNet-101 for 3 x 224 x 224 images. He et al. 2016."""
-    return ResNet(Bottleneck, (3, 4, 23, 3), num_classes, **kwargs)
-
-
-def resnet152(num_classes: int = 1000, **kwargs: Any) -> ResNet:
-    """ResNet-152 for 3 x 224 x 224 images. He et al. 2016."""
-    return ResNet(Bottleneck, (3, 8, 36, 3), num_classes, **kwargs)
-
-
-def resnext50_32x4d(num_classes: int = 1000, **kwargs: Any) -> ResNet:
-    """ResNeXt-50 with 32 groups of 4 channels for 3 x 224 x 224 images. Xie et al. 2017."""
-    return ResNet(Bottleneck, (3, 4, 6, 3), num_classes, group=32, group_width=4, **kwargs)
-
-
-def wide_resnet50_2(num_classes: int = 1000, **kwargs: Any) -> ResNet:
-    """ResNet-50 with twice the channels in its 3x3 convolutions, for 3 x 224 x 224 images.
-    Zagoruyko & Komodakis 2016."""
-    return ResNet(Bottleneck, (3, 4, 6, 3), num_classes, group_width=128, **kwargs)
-
-
-def resnet18_cifar(num_classes: int = 10, **kwargs: Any) -> ResNet:
-    """ResNet-18 for 3 x 32 x 32 images. The stem is a 3x3 convolution without pooling."""
-    return ResNet(BasicBlock, (2, 2, 2, 2), num_classes, cifar=True, **kwargs)
-
-
-def resnet50_cifar(num_classes: int = 10, **kwargs: Any) -> ResNet:
-    """ResNet-50 for 3 x 32 x 32 images. The stem is a 3x3 convolution without pooling."""
-    return ResNet(Bottleneck, (3, 4, 6, 3), num_classes, cifar=True, **kwargs)
-
-
-def resnet20_cifar(num_classes: int = 10, **kwargs: Any) -> SmallResNet:
-    """ResNet-20 for 3 x 32 x 32 images, with shortcuts of option A. He et al. 2016, section 4.2."""
-    return SmallResNet(3, num_classes, **kwargs)
-
-
-def resnet110_cifar(num_classes: int = 10, **kwargs: Any) -> SmallResNet:
-    """ResNet-110 for 3 x 32 x 32 images, with shortcuts of option A. He et al. 2016, section
-    4.2."""
-    return SmallResNet(18, num_classes, **kwargs)
+# Makers of `models.create`, whose table says what they are the same as.
+resnet18 = functools.partial(ResNet, BasicBlock, (2, 2, 2, 2))
+resnet34 = functools.partial(ResNet, BasicBlock, (3, 4, 6, 3))
+resnet50 = functools.partial(ResNet, Bottleneck, (3, 4, 6, 3))
+resnet101 = functools.partial(ResNet, Bottleneck, (3, 4, 23, 3))
+resnet152 = functools.partial(ResNet, Bottleneck, (3, 8, 36, 3))
+resnext50_32x4d = functools.partial(resnet50, group=32, group_width=4)  # Xie et al. 2017
+wide_resnet50_2 = functools.partial(resnet50, group_width=128)  # Zagoruyko & Komodakis 2016
+resnet18_cifar = functools.partial(resnet18, num_classes=10, cifar=True)
+resnet50_cifar = functools.partial(resnet50, num_classes=10, cifar=True)
+resnet20_cifar = functools.partial(SmallResNet, 3)
+resnet110_cifar = functools.partial(SmallResNet, 18)

@@ -73,6 +73,5 @@ class ShuffleNetV2(Classifier):
         return self.fc(global_average(x))
 
 
-def shufflenet_v2_x1_0(num_classes: int = 1000, **kwargs: Any) -> ShuffleNetV2:
-    """ShuffleNet v2 of width 1 for 3 x 224 x 224 images. Ma et al. 2018."""
-    return ShuffleNetV2((24, 116, 232, 464, 1024), num_classes, **kwargs)
+# Makers of `models.create`, whose table says what they are the same as.
+shufflenet_v2_x1_0 = functools.partial(ShuffleNetV2, (24, 116, 232, 464, 1024))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -180,6 +181,5 @@ class SwinTransformer(Classifier):
         return self.head(autograd.reduce_mean(x, [1, 2], 0))
 
 
-def swin_tiny(num_classes: int = 1000, **kwargs: Any) -> SwinTransformer:
-    """Swin-T for 3 x 224 x 224 images: torchvision's swin_t. Liu et al. 2021."""
-    return SwinTransformer((2, 2, 6, 2), 96, (3, 6, 12, 24), num_classes, **kwargs)
+# Makers of `models.create`, whose table says what they are the same as.
+swin_tiny = functools.partial(SwinTransformer, (2, 2, 6, 2), 96, (3, 6, 12, 24))

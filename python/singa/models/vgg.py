@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from .. import autograd, layer
@@ -72,16 +73,6 @@ class CifarVGG(Classifier):
         return self.classifier(autograd.flatten(self.features(x)))
 
 
-def vgg16(num_classes: int = 1000, **kwargs: Any) -> VGG:
-    """VGG-16 for 3 x 224 x 224 images. Simonyan & Zisserman 2015, configuration D."""
-    return VGG(_VGG16, num_classes, **kwargs)
-
-
-def vgg19(num_classes: int = 1000, **kwargs: Any) -> VGG:
-    """VGG-19 for 3 x 224 x 224 images. Simonyan & Zisserman 2015, configuration E."""
-    return VGG(_VGG19, num_classes, **kwargs)
-
-
-def vgg16_cifar(num_classes: int = 10, **kwargs: Any) -> CifarVGG:
-    """VGG-16 for 3 x 32 x 32 images, with batch norm and one linear layer."""
-    return CifarVGG(num_classes, **kwargs)
+# Makers of `models.create`, whose table says what they are the same as.
+vgg16 = functools.partial(VGG, _VGG16)  # configuration D
+vgg19 = functools.partial(VGG, _VGG19)  # configuration E

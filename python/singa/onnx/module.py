@@ -212,14 +212,6 @@ class ImportedModel(NetworkModel):
         first = out[0] if isinstance(out, tuple) else out
         return autograd.softmax_cross_entropy(first, y)
 
-    def train_one_batch(self, *inputs_and_target: Tensor) -> tuple[Any, Tensor]:
-        """Trains on inputs and, as the last argument, targets; returns (output, loss)."""
-        *inputs, y = inputs_and_target
-        out = self.forward(*inputs)
-        loss = self.loss(out, y)
-        self.optimizer(loss)
-        return out, loss
-
     def set_optimizer(self, optimizer: Optimizer) -> None:
         for note in self.notes:
             warnings.warn(f"[onnx] {note}", stacklevel=2)

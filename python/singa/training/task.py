@@ -66,10 +66,13 @@ class Task(ABC):
         """
         return cls()
 
-    @abstractmethod
     def loss(self, out: Tensor, y: Tensor) -> Tensor:
         """The loss of outputs for targets in the units of the user. Of no images it is 0: a rank
         may have no part of a short batch."""
+        return self._loss(out, y) if out.shape[0] else autograd.reduce_sum(out)
+
+    @abstractmethod
+    def _loss(self, out: Tensor, y: Tensor) -> Tensor: ...
 
     @abstractmethod
     def metrics(self, outputs: int) -> dict[str, Measure]:
@@ -118,9 +121,7 @@ class OneClass(Task):
 
     kind, key = "classes", "classes"
 
-    def loss(self, out: Tensor, y: Tensor) -> Tensor:
-        if not out.shape[0]:
-            return autograd.reduce_sum(out)
+    def _loss(self, out: Tensor, y: Tensor) -> Tensor:
         return autograd.softmax_cross_entropy(out, y)
 
     def metrics(self, outputs: int) -> dict[str, Measure]:
@@ -153,7 +154,7 @@ class OneClass(Task):
 
 class SeveralLabels(Task):
     """Each picture has any number of labels: outputs are scores, and the sigmoid of each is the
-    probability of its label.
+    probability of its label. The loss is binary cross-entropy, the mean over pictures and labels.
 
     >>> from singa.training.task import SeveralLabels
     >>> SeveralLabels().answer(("cat", "dog", "red"), np.array([0.7, 0.1, 0.9]))
@@ -162,10 +163,7 @@ class SeveralLabels(Task):
 
     kind, key = "multilabel", "labels"
 
-    def loss(self, out: Tensor, y: Tensor) -> Tensor:
-        """Binary cross-entropy, the mean over pictures and labels."""
-        if not out.shape[0]:
-            return autograd.reduce_sum(out)
+    def _loss(self, out: Tensor, y: Tensor) -> Tensor:
         return autograd.binary_cross_entropy_with_logits(out, y)
 
     def metrics(self, outputs: int) -> dict[str, Measure]:
@@ -199,7 +197,8 @@ class SeveralLabels(Task):
 
 
 class Regression(Task):
-    """Each picture has numbers: outputs are (number - mean) / std.
+    """Each picture has numbers: outputs are (number - mean) / std, and the loss is the mean of the
+    squares of their errors.
 
     mean, std  of each number over the training pictures, in its units
 
@@ -240,10 +239,7 @@ class Regression(Task):
             raise ValueError(f"[Regression] all pictures have the same {', '.join(same)}")
         return cls(mean.tolist(), std.tolist())
 
-    def loss(self, out: Tensor, y: Tensor) -> Tensor:
-        """The mean of the squares of (outputs - targets) in standard deviations."""
-        if not out.shape[0]:
-            return autograd.reduce_sum(out)
+    def _loss(self, out: Tensor, y: Tensor) -> Tensor:
         mean, factor = self._constants(out.device)
         return autograd.mse_loss(out, (y - mean) * factor)
 

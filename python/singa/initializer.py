@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .raw.check import number
+from .raw.check import number, one_of, positive
 
 if TYPE_CHECKING:
     from .tape.tensor import Tensor
@@ -62,22 +62,17 @@ def variance_scaling(t: Tensor, scale: float, mode: str, distribution: str) -> N
     >>> round(w.std().item() * np.sqrt(1000 / 2), 1)
     np.float64(1.0)
     """
-    if not scale > 0:
-        raise ValueError(f"[variance_scaling] scale must be positive, got {scale}")
+    positive("variance_scaling", "scale", scale)
     fan_in, fan_out = compute_fans(_shape("variance_scaling", t))
     fans = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}
-    if mode not in fans:
-        raise ValueError(f"[variance_scaling] mode must be one of {sorted(fans)}, got {mode!r}")
+    one_of("variance_scaling", "mode", mode, fans)
+    one_of("variance_scaling", "distribution", distribution, [_NORMAL, _UNIFORM])
     variance = scale / max(fans[mode], 1.0)
     if distribution == _NORMAL:
         t.gaussian(0.0, math.sqrt(variance))
-    elif distribution == _UNIFORM:
+    else:
         limit = math.sqrt(3.0 * variance)
         t.uniform(-limit, limit)
-    else:
-        raise ValueError(
-            f"[variance_scaling] distribution must be 'normal' or 'uniform', got {distribution!r}"
-        )
 
 
 def eye(t: Tensor) -> None:

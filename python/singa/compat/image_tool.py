@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from ..raw.check import one_of
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
@@ -70,8 +72,7 @@ def crop(img: Image, patch: Size, position: str) -> Image:
     """
     width, height = _check_patch("crop", img, patch)
     free = img.size[0] - width, img.size[1] - height
-    if position not in _CORNERS:
-        raise ValueError(f"[crop] position must be one of {', '.join(_CORNERS)}, got {position!r}")
+    one_of("crop", "position", position, _CORNERS)
     if position == "center":
         left, top = free[0] // 2, free[1] // 2
     else:
@@ -101,11 +102,7 @@ def crop_and_resize(img: Image, patch: Size, position: str) -> Image:
         "middle": (0, (height - side) // 2),
         "bottom": (0, height - side),
     }
-    if position not in places:
-        raise ValueError(
-            f"[crop_and_resize] position must be one of {', '.join(places)}, got {position!r}"
-        )
-    left, top = places[position]
+    left, top = places[one_of("crop_and_resize", "position", position, places)]
     return img.crop((left, top, left + side, top + side)).resize((patch[0], patch[1]))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
 from ..ops.conv import odd_padding_of, odd_pads
-from ..raw.check import InvalidInputError
+from ..raw.check import InvalidInputError, one_of
 from ..tape.operator import Dummy
 
 if TYPE_CHECKING:
@@ -99,10 +99,7 @@ def get_padding_shape(
     """
     strides = strides_spatial or strides_spatial_shape
     _check_shapes("get_padding_shape", input_spatial_shape, kernel_spatial_shape, strides)
-    if pad_mode not in ("SAME_UPPER", "SAME_LOWER"):
-        raise ValueError(
-            f"[get_padding_shape] pad_mode must be SAME_UPPER or SAME_LOWER, got {pad_mode!r}"
-        )
+    one_of("get_padding_shape", "pad_mode", pad_mode, ["SAME_UPPER", "SAME_LOWER"])
     symmetric: list[int] = []
     odd: list[int] = []
     for size, kernel, stride in zip(

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ..raw.check import one_of
 from . import pickle_reader
 from .dataset import ImageSet, check_labels
 from .integrity import Archive, Published, find_folder, read_file, read_sums
@@ -283,8 +284,7 @@ def _load(
     verify: bool,
     download: bool,
 ) -> ImageSet:
-    if split not in cifar.published:
-        raise ValueError(f"[{cifar.name}] split must be 'train' or 'test', got {split!r}")
+    one_of(cifar.name, "split", split, cifar.published)
     if download:
         Path(folder).mkdir(parents=True, exist_ok=True)
     root = find_folder(folder, cifar.name)
@@ -321,9 +321,7 @@ def _load(
 
 
 def _format(cifar: _Cifar, format: str) -> _Format:
-    if format not in cifar.formats:
-        raise ValueError(f"[{cifar.name}] format must be 'binary' or 'python', got {format!r}")
-    return cifar.formats[format]
+    return cifar.formats[one_of(cifar.name, "format", format, cifar.formats)]
 
 
 def _find(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..raw.check import number
+from ..raw.check import number, one_of
 from .pictures import from_array, require_pillow, scaled_size, to_array
 from .transforms import Images, Masks, check_images, height_and_width, ordered_pair
 
@@ -268,9 +268,7 @@ def resampling(name: str) -> Any:
 
 def check_interpolation(op: str, name: str, most: int = 4) -> None:
     """Raises ValueError unless it is one of the first `most` of INTERPOLATIONS."""
-    known = INTERPOLATIONS[:most]
-    if name not in known:
-        raise ValueError(f"[{op}] interpolation must be one of {', '.join(known)}, got {name!r}")
+    one_of(op, "interpolation", name, INTERPOLATIONS[:most])
 
 
 def symmetric(op: str, name: str, value: float | tuple[float, float]) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..raw.check import integer, names_keywords
+from ..raw.check import integer, names_keywords, one_of
 from . import label_file, picture_list
 from .dataset import split_indices
 from .label_kinds import KINDS, numbered
@@ -100,9 +100,7 @@ class ImageFolder:
         if shorter_side is not None:
             shorter_side = integer("ImageFolder", "shorter_side", shorter_side, 1)
         self.shorter_side = shorter_side
-        if task not in KINDS:
-            raise ValueError(f"[ImageFolder] task must be one of {', '.join(KINDS)}, got {task!r}")
-        self.task = task
+        self.task = one_of("ImageFolder", "task", task, KINDS)
         root = Path(path)
         if root.is_file() and root.suffix.lower() == ".csv" and csv is None:
             root, csv = root.parent, root.name

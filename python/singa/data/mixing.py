@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..raw.check import integer, number
+from ..raw.check import integer, positive
 from .transforms import Images, to_float
 
 Labels = NDArray[Any]
@@ -35,8 +35,7 @@ class _Mixing:
     def __post_init__(self) -> None:
         kind = type(self).__name__
         integer(kind, "num_classes", self.num_classes, 1)
-        if not 0.0 < number(kind, "alpha", self.alpha) < np.inf:
-            raise ValueError(f"[{kind}] alpha must be positive, got {self.alpha}")
+        positive(kind, "alpha", self.alpha, finite=True)
 
 
 class MixUp(_Mixing):

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ..raw.check import one_of
 from .dataset import ImageSet, check_labels
 from .integrity import Published, find_folder, read_file, read_sums
 
@@ -76,8 +77,7 @@ def load_mnist(
     >>> test.images.shape, test.labels
     ((2, 1, 28, 28), array([7, 1], dtype=int32))
     """
-    if split not in _FILES:
-        raise ValueError(f"[mnist] split must be 'train' or 'test', got {split!r}")
+    one_of("mnist", "split", split, _FILES)
     root = find_folder(folder, "mnist")
     images_path, labels_path = (
         _find(root, stem, dimensions)

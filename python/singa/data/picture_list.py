@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from ..raw.check import one_of
 from .pictures import SUFFIXES, UNREADABLE_SUFFIXES, BrokenPictureError, require_pillow
 
 #: Files that were left out, with reasons.
@@ -94,8 +95,7 @@ def leave_out_broken(
     With `on_error` "raise" nothing is read. Raises ValueError for a value other than "raise" and
     "skip", and if no path can be read; ImportError without Pillow.
     """
-    if on_error not in ("raise", "skip"):
-        raise ValueError(f"[{op}] on_error must be 'raise' or 'skip', got {on_error!r}")
+    one_of(op, "on_error", on_error, ["raise", "skip"])
     require_pillow(op)
     if on_error == "raise":
         return list(range(len(paths))), ()

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from ..raw.check import fraction, integer
+from ..raw.check import fraction, integer, one_of
 from .colour import ColorJitter, RandAugment, TrivialAugment
 from .geometry import CenterCrop, RandomResizedCrop, RandomRotation, Resize
 from .transforms import (
@@ -83,10 +83,7 @@ def training_transform(
         "trivial": [TrivialAugment()],
         "rand": [RandAugment()],
     }
-    if augment not in more:
-        raise ValueError(
-            f"[training_transform] augment must be one of {', '.join(more)}, got {augment!r}"
-        )
+    one_of("training_transform", "augment", augment, more)
     crop = RandomResizedCrop(size, scale)
     return Compose(crop, RandomHorizontalFlip(), *more[augment], Normalize(mean, std))
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..raw.check import one_of
 from .dataset import ImageSet
 
 Floats = NDArray[np.floating[Any]]  # float32 throughout
@@ -68,8 +69,7 @@ def generate(
     `draw(labels, rng)` returns float images (n, *shape) for values 0 … 255. Without `count`, the
     training split has `default_count` images and the test split a fifth of that.
     """
-    if split not in _SPLITS:
-        raise ValueError(f"[{name}] split must be 'train' or 'test', got {split!r}")
+    one_of(name, "split", split, _SPLITS)
     if count is None:
         count = default_count if split == "train" else default_count // 5
     if count < 0 or seed < 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import autograd, tensor
 from ..ops.reduction import softmax_along
-from ..raw.check import fraction, integer, number
+from ..raw.check import fraction, integer, number, one_of
 from ..raw.words import spelled
 from ..tape.grad_mode import training
 from ..tensor import Tensor
@@ -22,9 +22,7 @@ class GELU(Layer):
 
     def __init__(self, approximate: str = "none") -> None:
         super().__init__()
-        if approximate not in ("none", "tanh"):
-            raise ValueError(f"[GELU] approximate must be 'none' or 'tanh', got {approximate!r}")
-        self.approximate = approximate
+        self.approximate = one_of("GELU", "approximate", approximate, ["none", "tanh"])
 
     def forward(self, x: Tensor) -> Tensor:
         return autograd.gelu(x, self.approximate)

@@ -6,7 +6,7 @@ import math
 from typing import ClassVar
 
 from .. import autograd, tensor
-from ..raw.check import integer
+from ..raw.check import integer, one_of
 from ..tensor import Tensor
 from .base import Layer
 
@@ -75,11 +75,7 @@ class RNNCell(_Cell):
         self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh"
     ) -> None:
         super().__init__(input_size, hidden_size, bias)
-        if nonlinearity not in ("tanh", "relu"):
-            raise ValueError(
-                f"[RNNCell] nonlinearity must be 'tanh' or 'relu', got {nonlinearity!r}"
-            )
-        self.nonlinearity = nonlinearity
+        self.nonlinearity = one_of("RNNCell", "nonlinearity", nonlinearity, ["tanh", "relu"])
 
     def forward(self, x: Tensor, h: Tensor | None = None) -> Tensor:
         """The next state, from zeros if there is no `h`."""

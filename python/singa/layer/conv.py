@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from .. import autograd, singa_wrap
-from ..raw.check import integer
+from ..raw.check import integer, one_of
 from ..raw.words import spelled
 from ..tensor import Tensor
 from .base import Layer
@@ -69,9 +69,8 @@ class _Conv(_Filters):
     _prefer = ""  # SINGA_PREFER decides
 
     def _checked_setting(self, name: str, value: Any) -> Any:
-        if name == "activation" and value not in ("NOTSET", "RELU"):
-            kind = type(self).__name__
-            raise ValueError(f"[{kind}] activation must be 'NOTSET' or 'RELU', got {value!r}")
+        if name == "activation":
+            one_of(type(self).__name__, name, value, ["NOTSET", "RELU"])
         return super()._checked_setting(name, value)
 
     def _make_handle(self, x: Tensor, padding: tuple[int, ...]) -> Any:
@@ -106,21 +105,19 @@ def _takes_pytorchs_form(cls: type) -> type:
                 args = (*args, *(kwargs.pop(name) for name in names))
         if "padding" in kwargs and isinstance(kwargs["padding"], str):
             stride = args[3] if len(args) > 3 else kwargs.get("stride", 1)
-            kwargs |= _padding_by_name(kwargs["padding"], stride)
+            kwargs |= _padding_by_name("Conv2d", kwargs["padding"], stride, 2)
         init(self, *args, **kwargs)
 
     cls.__init__ = __init__  # type: ignore[misc]
     return cls
 
 
-def _padding_by_name(padding: str, stride: Any) -> dict[str, Any]:
-    """The arguments of Conv2d for PyTorch's "same" and "valid"."""
-    if padding not in ("same", "valid"):
-        raise ValueError(f"[Conv2d] padding must be 'same' or 'valid', got {padding!r}")
-    if padding == "valid":
+def _padding_by_name(kind: str, padding: str, stride: Any, axes: int) -> dict[str, Any]:
+    """The arguments of Window for PyTorch's "same" and "valid"."""
+    if one_of(kind, "padding", padding, ["same", "valid"]) == "valid":
         return {"padding": 0}
-    if max(numbers("Conv2d", "stride", stride, 2)) > 1:
-        raise ValueError(f"[Conv2d] padding 'same' needs a stride of 1, got {stride}")
+    if max(numbers(kind, "stride", stride, axes)) > 1:
+        raise ValueError(f"[{kind}] padding 'same' needs a stride of 1, got {stride}")
     return {"padding": 0, "pad_mode": "SAME_UPPER"}
 
 
@@ -222,16 +219,10 @@ class _TorchConv(_Conv):
         *,
         initializer: Initializer | None = None,
     ) -> None:
-        kind = type(self).__name__
-        pad_mode = "NOTSET"
+        around: dict[str, Any] = {"padding": padding}
         if isinstance(padding, str):
-            if padding not in ("same", "valid"):
-                raise ValueError(f"[{kind}] padding must be 'same' or 'valid', got {padding!r}")
-            pad_mode = "SAME_UPPER" if padding == "same" else "NOTSET"
-            padding = 0
-        super().__init__(kernel_size, stride, padding, pad_mode, dilation)
-        if pad_mode != "NOTSET" and max(self.stride) > 1:
-            raise ValueError(f"[{kind}] padding 'same' needs a stride of 1, got {self.stride}")
+            around = _padding_by_name(type(self).__name__, padding, stride, self.axes)
+        super().__init__(kernel_size, stride, dilation=dilation, **around)
         _set_channels(self, in_channels, out_channels, groups)
         self.bias = bias
         self.initializer = initializer

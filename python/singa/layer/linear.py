@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import autograd, initializer
-from ..raw.check import integer
+from ..raw.check import integer, one_of
 from ..tape.assignment import checked, write
 from ..tensor import Tensor
 from .base import Layer
@@ -177,10 +177,8 @@ class Embedding(Layer):
         padding_idx: int | None = None,
     ) -> None:
         super().__init__()
-        if not callable(initializer) and initializer not in tuple(_FILLS):
-            raise ValueError(
-                f"[Embedding] initializer must be 'gaussian' or 'uniform', got {initializer!r}"
-            )
+        if not callable(initializer):
+            one_of("Embedding", "initializer", initializer, _FILLS)
         self.input_dim: int = integer("Embedding", "input_dim", input_dim, 1)
         self.output_dim: int = integer("Embedding", "output_dim", output_dim, 1)
         self.initializer = initializer

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from .. import autograd, singa_wrap
 from ..ops.pooling import OutputSize
-from ..raw.check import integer, number
+from ..raw.check import integer, positive
 from ..tensor import Tensor
 from .base import Layer
 from .window import Pair, Sizes, Window
@@ -361,10 +361,7 @@ class _LPPool(_Pooling):
     ) -> None:
         stride = kernel_size if stride is None else stride
         super().__init__(kernel_size, stride, 0, "NOTSET")
-        kind = type(self).__name__
-        self.norm_type: float = number(kind, "norm_type", norm_type)
-        if not 0.0 < self.norm_type < float("inf"):
-            raise ValueError(f"[{kind}] norm_type must be finite and positive, got {norm_type}")
+        self.norm_type: float = positive(type(self).__name__, "norm_type", norm_type, finite=True)
         self.ceil_mode = ceil_mode
 
     def forward(self, x: Tensor) -> Tensor:

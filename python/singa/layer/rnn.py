@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from .. import autograd
+from ..raw.check import one_of
 from ..tensor import Tensor
 from .linear import zeros
 from .sequences import _entry, _Recurrent, _Stack, _stacked
@@ -53,10 +54,9 @@ class RNN_Base(_Recurrent):  # noqa: N801 - SINGA's name
         return self.stack(xs, hx, cx)
 
     def _checked_setting(self, name: str, value: Any) -> Any:
-        value, kind = super()._checked_setting(name, value), type(self).__name__
-        if name == "nonlinearity" and value not in self._nonlinearities:
-            names = " or ".join(map(repr, self._nonlinearities))
-            raise ValueError(f"[{kind}] nonlinearity must be {names}, got {value!r}")
+        value = super()._checked_setting(name, value)
+        if name == "nonlinearity":
+            one_of(type(self).__name__, name, value, self._nonlinearities)
         return value
 
     def step_forward(

@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import autograd, tensor
 from ..dtypes import wide_type
-from ..raw.check import integer, number
+from ..raw.check import integer, positive
 from ..tensor import Tensor
 from .base import Layer
 
@@ -51,10 +51,7 @@ class RotaryEmbedding(Layer):
     def _checked_setting(self, name: str, value: Any) -> Any:
         kind = "RotaryEmbedding"
         if name == "base":
-            value = number(kind, name, value)
-            if not 0 < value < float("inf"):
-                raise ValueError(f"[{kind}] base must be positive, got {value}")
-            return value
+            return positive(kind, name, value, finite=True)
         value = integer(kind, name, value, 2 if name == "dim" else 1)
         if name == "dim" and value % 2:
             raise ValueError(f"[{kind}] dim must be even, got {value}")

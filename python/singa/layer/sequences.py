@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from .. import autograd, singa_wrap
 from ..ops.conversion import autocast_operands
-from ..raw.check import fraction, integer
+from ..raw.check import fraction, integer, one_of
 from ..tape.grad_mode import training
 from ..tape.tensor import wrap
 from ..tensor import Tensor
@@ -69,10 +69,7 @@ class _Sequences(_Recurrent):
 
     def _checked_setting(self, name: str, value: Any) -> Any:
         if name == "rnn_mode":
-            kind = type(self).__name__
-            if value not in self._MODES:
-                modes = sorted(self._MODES)
-                raise ValueError(f"[{kind}] rnn_mode must be one of {modes}, got {value!r}")
+            one_of(type(self).__name__, name, value, self._MODES)
             before = self.__dict__.get(name, value)
             if self._initialized and self._GATES.get(before, 1) != self._GATES.get(value, 1):
                 raise ValueError(

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from ..raw.check import one_of
 from ..tensor import Tensor
 from .base import Layer
 
@@ -86,7 +87,12 @@ class Window(Layer):
     axes: ClassVar[int] = 2
 
     def __init__(
-        self, kernel_size: Sizes, stride: Sizes, padding: Sizes, pad_mode: str, dilation: Sizes = 1
+        self,
+        kernel_size: Sizes,
+        stride: Sizes,
+        padding: Sizes,
+        pad_mode: str = "NOTSET",
+        dilation: Sizes = 1,
     ) -> None:
         super().__init__()
         self.kernel_size = kernel_size  # type: ignore[assignment] # _checked_setting makes tuples
@@ -107,8 +113,8 @@ class Window(Layer):
             value = numbers(kind, name, value, self.axes)
             if min(value) < 1 and name != "dilation":
                 raise ValueError(f"[{kind}] {name} must be at least 1, got {value}")
-        if name == "pad_mode" and value not in _PAD_MODES:
-            raise ValueError(f"[{kind}] pad_mode must be one of {_PAD_MODES}, got {value!r}")
+        if name == "pad_mode":
+            one_of(kind, name, value, _PAD_MODES)
         return value
 
     def _handle_for(self, x: Tensor) -> Any:

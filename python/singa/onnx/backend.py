@@ -11,6 +11,7 @@ from .. import autograd
 from ..device import create_cpu_device, create_cuda_gpu
 from ..networks.errors import InvalidModelError, UnsupportedError
 from ..networks.tensors import as_array, as_value
+from ..raw.check import one_of
 from ..tape.behaviour import behaviour
 from ..tensor import Tensor
 from .data_types import NUMBERS
@@ -155,8 +156,7 @@ def _device(device: Any) -> Any:
     if isinstance(device, str):
         if device.startswith("CUDA"):
             return create_cuda_gpu()
-        if device != "CPU":
-            raise ValueError(f"[sonnx.prepare] device must be 'CPU' or 'CUDA', got {device!r}")
+        one_of("sonnx.prepare", "device", device, ["CPU", "CUDA"])
         return create_cpu_device()
     return device
 

@@ -19,6 +19,7 @@ from ..networks.graph import Graph, Initializer, Node, ValueType, subgraphs
 from ..networks.model import NetworkModel
 from ..networks.network import Network
 from ..networks.tensors import as_tensor, as_value
+from ..raw.check import one_of
 from ..tape import autocast
 from ..tape.behaviour import behaviour
 from ..tape.grad_mode import training
@@ -83,8 +84,7 @@ def read_graph(source: Any, dtype: Any = None, allow_symlinks: bool = False) -> 
     graph = read(source, is_readable, allow_symlinks)
     if dtype is not None:
         wanted = dtype if isinstance(dtype, str) else DType(dtype).name
-        if wanted not in FLOATS:
-            raise ValueError(f"[onnx.load] dtype must be one of {sorted(FLOATS)}, got {dtype!r}")
+        one_of("onnx.load", "dtype", wanted, sorted(FLOATS))
         if wanted != "float32":
             _convert(graph, wanted)
     return graph

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from .. import singa_wrap as _c
 from ..dtypes import int64
 from ..raw.arrays import full
-from ..raw.check import fraction, integer, number
+from ..raw.check import fraction, integer, number, one_of, positive
 from ..tape.grad_mode import training as is_training
 from ..tape.tensor import Tensor
 from .base import BuiltinOperator
@@ -140,9 +140,7 @@ class SoftPlus(Elementwise):
 
     def __init__(self, beta: float = 1.0, threshold: float | None = None) -> None:
         super().__init__()
-        self.beta: float = number("SoftPlus", "beta", beta)
-        if not 0 < self.beta < float("inf"):
-            raise ValueError(f"[SoftPlus] beta must be positive and finite, got {self.beta}")
+        self.beta: float = positive("SoftPlus", "beta", beta, finite=True)
         self.threshold: float | None = (
             None if threshold is None else number("SoftPlus", "threshold", threshold)
         )
@@ -207,8 +205,7 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     >>> autograd.gelu(x, "tanh")
     Tensor([-0.1588,  0.    ,  1.9546], dtype=float32)
     """
-    if approximate not in ("none", "tanh"):
-        raise ValueError(f"[Gelu] approximate must be 'none' or 'tanh', got {approximate!r}")
+    one_of("Gelu", "approximate", approximate, ["none", "tanh"])
     return (Gelu() if approximate == "none" else GeluTanh())(x)[0]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import singa_wrap as _c
 from ..dtypes import as_dtype
-from ..raw.check import integer, number
+from ..raw.check import integer, number, one_of
 from ..tape.elements import as_raw
 from ..tape.tensor import Tensor
 from .base import BuiltinOperator, Constant, indices_of, integers_of, numbers_of, tensor_of
@@ -133,11 +133,7 @@ class _Scatter(BuiltinOperator):
         super().__init__()
         self.indices: Any = indices
         self.updates: Any = updates
-        if reduction not in _REDUCTIONS:
-            raise ValueError(
-                f"[{type(self).__name__}] reduction must be one of {', '.join(_REDUCTIONS)}, got "
-                f"{reduction!r}"
-            )
+        one_of(type(self).__name__, "reduction", reduction, _REDUCTIONS)
         self.reduction: Any = _REDUCTIONS[reduction]
         self._one = True
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import bool_, float32, float64, int64, is_float
-from ..raw.check import InvalidInputError, fraction, integer, number
+from ..raw.check import InvalidInputError, fraction, integer, number, one_of, positive
 from ..tape.tensor import Tensor, wrap
 from .activation import softplus
 from .arithmetic import clip, equal, less, not_equal
@@ -262,7 +262,8 @@ def huber_loss(x: Tensor, t: Any, reduction: str = "mean", delta: float = 1.0) -
     >>> autograd.huber_loss(tensor.Tensor(data=[0.5, 4.0]), np.array([0.0, 0.0]), reduction="none")
     Tensor([0.125, 3.5  ], dtype=float32)
     """
-    return _huber("huber_loss", x, t, reduction, _positive("huber_loss", "delta", delta), 1.0)
+    delta = positive("huber_loss", "delta", delta, finite=True)
+    return _huber("huber_loss", x, t, reduction, delta, 1.0)
 
 
 def smooth_l1_loss(x: Tensor, t: Any, reduction: str = "mean", beta: float = 1.0) -> Tensor:
@@ -277,7 +278,7 @@ def smooth_l1_loss(x: Tensor, t: Any, reduction: str = "mean", beta: float = 1.0
     """
     if beta == 0:
         return l1_loss(x, t, reduction)
-    beta = _positive("smooth_l1_loss", "beta", beta)
+    beta = positive("smooth_l1_loss", "beta", beta, finite=True)
     return _huber("smooth_l1_loss", x, t, reduction, beta, 1.0 / beta)
 
 
@@ -295,16 +296,7 @@ _REDUCTIONS = ("mean", "sum", "none")
 
 
 def _check_reduction(op: str, reduction: str) -> None:
-    if reduction not in _REDUCTIONS:
-        raise ValueError(
-            f"[{op}] reduction must be one of {', '.join(_REDUCTIONS)}, got {reduction!r}"
-        )
-
-
-def _positive(op: str, name: str, value: float) -> float:
-    if not 0 < number(op, name, value) < math.inf:
-        raise ValueError(f"[{op}] {name} must be positive and finite, got {value}")
-    return value
+    one_of(op, "reduction", reduction, _REDUCTIONS)
 
 
 def _refuse_shapes(op: str, x: Tensor, t: Tensor) -> Any:

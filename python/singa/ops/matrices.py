@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .. import singa_wrap as _c
 from ..device import named_or_default
 from ..dtypes import as_dtype, float32
-from ..raw.check import integer
+from ..raw.check import integer, one_of
 from ..tape.arguments import names_arguments
 from ..tape.tensor import Tensor, wrap
 from .base import tensor_of
@@ -165,8 +165,7 @@ def meshgrid(*xs: Tensor, indexing: str = "ij") -> tuple[Tensor, ...]:
     Tensor([[3., 4., 5.],
             [3., 4., 5.]], dtype=float32)
     """
-    if indexing not in ("ij", "xy"):
-        raise ValueError(f"[meshgrid] indexing must be 'ij' or 'xy', got {indexing!r}")
+    one_of("meshgrid", "indexing", indexing, ["ij", "xy"])
     if wrong := [x.shape for x in xs if len(x.shape) > 1]:
         raise ValueError(f"[meshgrid] takes vectors, got shape {wrong[0]}")
     order = list(range(len(xs)))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
-from ..raw.check import integer
+from ..raw.check import integer, one_of
 from ..tape.tensor import Tensor
 from .base import BuiltinOperator
 from .conv import NO_PADDING, odd_padding_of, odd_pads
@@ -152,12 +152,9 @@ class _GlobalPool(BuiltinOperator):
 
     def __init__(self, data_format: str = "channels_first") -> None:
         super().__init__()
-        # SINGA's tests write channel_last.
-        if data_format not in ("channels_first", "channels_last", "channel_last"):
-            raise ValueError(
-                f"[{type(self).__name__}] data_format must be 'channels_first' or 'channels_last', "
-                f"got {data_format!r}"
-            )
+        if data_format != "channel_last":  # as SINGA's tests write
+            formats = ("channels_first", "channels_last")
+            one_of(type(self).__name__, "data_format", data_format, formats)
         self._first = data_format == "channels_first"
 
     def _to_first(self, x: Raw) -> Raw:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
-from ..raw.check import integer, integers, number
+from ..raw.check import integer, integers, number, one_of
 from ..tape.tensor import Tensor
 from .base import BuiltinOperator, integers_of
 
@@ -48,8 +48,7 @@ class UpSample(BuiltinOperator):
 
     def __init__(self, mode: str, scales: Any) -> None:
         super().__init__()
-        if mode not in ("nearest", b"nearest"):
-            raise ValueError(f"[UpSample] mode must be 'nearest', got {mode!r}")
+        one_of("UpSample", "mode", mode, ["nearest", b"nearest"])
         self.scales: tuple[int, ...] = integers_of("UpSample", "scales", scales, 1)
 
     def forward(self, x: Raw) -> Raw:
@@ -82,9 +81,7 @@ NEAREST = {
 
 
 def _choice(name: str, value: Any, table: dict[str, int]) -> int:
-    if value not in table:
-        raise ValueError(f"[Interpolate] {name} must be one of {', '.join(table)}, got {value!r}")
-    return table[value]
+    return table[one_of("Interpolate", name, value, table)]
 
 
 class Interpolate(BuiltinOperator):
@@ -149,10 +146,8 @@ class _BlockShuffle(BuiltinOperator):
     def __init__(self, blocksize: int, mode: str = "DCR") -> None:
         super().__init__()
         op = type(self).__name__
-        if mode not in ("DCR", "CRD"):
-            raise ValueError(f"[{op}] mode must be 'DCR' or 'CRD', got {mode!r}")
+        self.mode: str = one_of(op, "mode", mode, ["DCR", "CRD"])
         self.blocksize: int = integer(op, "blocksize", blocksize, 1)
-        self.mode: str = mode
 
 
 def _check_blocks(op: str, shape: tuple[int, ...], axes: Sequence[int], divisor: int) -> None:

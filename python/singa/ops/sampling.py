@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from ..dtypes import int64, wide_type
-from ..raw.check import integers
+from ..raw.check import integers, one_of
 from ..tape.tensor import Tensor
 from .arithmetic import _and, clip, equal, greater_equal, less, less_equal
 from .conversion import cast
@@ -45,11 +45,8 @@ def grid_sample(
     >>> autograd.grid_sample(x, centre)
     Tensor([[[[1.5]]]], dtype=float32)
     """
-    if mode not in _MODES or padding_mode not in _PADDINGS:
-        raise ValueError(
-            f"[grid_sample] mode must be one of {', '.join(_MODES)} and padding_mode one of "
-            f"{', '.join(_PADDINGS)}, got {mode!r} and {padding_mode!r}"
-        )
+    one_of("grid_sample", "mode", mode, _MODES)
+    one_of("grid_sample", "padding_mode", padding_mode, _PADDINGS)
     lengths, count = x.shape[2:], x.shape[0] if x.shape else 0
     axes = len(lengths)
     fits = axes in (2, 3) and len(grid.shape) == axes + 2 and 0 not in lengths

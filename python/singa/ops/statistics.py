@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
 from ..dtypes import bool_, float16, float32, is_float, wide_type
-from ..raw.check import number
+from ..raw.check import number, positive
 from ..tape.tensor import Tensor
 from .arithmetic import clip, equal, greater, not_equal
 from .base import BuiltinOperator, axes_of
@@ -130,8 +130,7 @@ def normalize(x: Tensor, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> T
     >>> autograd.normalize(tensor.Tensor(data=[[3.0, 4.0]]))
     Tensor([[0.6, 0.8]], dtype=float32)
     """
-    if not number("normalize", "p", p) > 0:
-        raise ValueError(f"[normalize] p must be positive, got {p}")
+    positive("normalize", "p", p)
     if p == 2:
         norm = reduce_l2(x, axis, 1)
     elif p == 1:

@@ -18,7 +18,7 @@ _INTERNAL_MODULES = frozenset(
 #: What the modules define for each other.
 _INTERNAL = frozenset(
     [
-        *("Average", "as_schedule", "checked_norm_type", "decoded", "encoded", "limit_all"),
+        *("Average", "as_schedule", "decoded", "encoded", "limit_all"),
     ]
 )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import singa_wrap
 from ..dtypes import BY_VALUE, wide_type
-from ..raw.check import number
+from ..raw.check import positive
 from ..tensor import Tensor
 
 
@@ -26,9 +26,8 @@ def clip_by_global_norm(grads: Sequence[Tensor], max_norm: float, norm_type: flo
     >>> gradients
     [Tensor([0.6], dtype=float32), Tensor([0.8], dtype=float32)]
     """
-    if not number("clip_by_global_norm", "max_norm", max_norm) > 0:
-        raise ValueError(f"[clip_by_global_norm] max_norm must be positive: {max_norm}")
-    p = checked_norm_type("clip_by_global_norm", norm_type)
+    positive("clip_by_global_norm", "max_norm", max_norm)
+    p = positive("clip_by_global_norm", "norm_type", norm_type)
     raw = [grad.data for grad in grads]
     norm = singa_wrap.GlobalNorm(raw) if p == 2.0 else _norm(raw, p)
     factor = max_norm / (norm + 1e-6)  # PyTorch's clip_grad_norm_
@@ -47,17 +46,7 @@ def clip_by_value(grads: Sequence[Tensor], value: float) -> None:
     >>> gradients
     [Tensor([ 1. , -0.5], dtype=float32)]
     """
-    if not number("clip_by_value", "value", value) > 0:
-        raise ValueError(f"[clip_by_value] value must be positive: {value}")
-    limit_all([grad.data for grad in grads], float(value))
-
-
-def checked_norm_type(op: str, norm_type: Any) -> float:
-    """p of a p-norm. Raises ValueError unless it is positive."""
-    p = number(op, "norm_type", norm_type)
-    if p <= 0:
-        raise ValueError(f"[{op}] norm_type must be positive: {norm_type}")
-    return p
+    limit_all([grad.data for grad in grads], positive("clip_by_value", "value", value))
 
 
 def limit_all(raw: Sequence[Any], value: float) -> None:

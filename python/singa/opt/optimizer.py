@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from .. import autograd, singa_wrap, tensor
-from ..raw.check import integer, number
+from ..raw.check import integer, positive
 from ..tape.step_recording import host_call, host_called, is_recording_step
 from ..tensor import DType, Tensor
-from .clipping import checked_norm_type, clip_by_global_norm, limit_all
+from .clipping import clip_by_global_norm, limit_all
 from .counting import counted_copy, counted_rows, of_sum, scale_to_mean
 from .hyperparameter import ScheduledHyperparameters, hyperparameter, scheduled
 from .hyperparameter_table import HyperparameterTable
@@ -133,7 +133,7 @@ class Optimizer(ScheduledHyperparameters, ParameterKeys):
 
     @norm_type.setter
     def norm_type(self, norm_type: float) -> None:
-        self._norm_type: float = checked_norm_type(type(self).__name__, norm_type)
+        self._norm_type: float = positive(type(self).__name__, "norm_type", norm_type)
 
     @property
     def clip_value(self) -> float | None:
@@ -145,10 +145,7 @@ class Optimizer(ScheduledHyperparameters, ParameterKeys):
         self._clip_value = self._limit("clip_value", value)
 
     def _limit(self, name: str, value: float | None) -> float | None:
-        kind = type(self).__name__
-        if value is not None and not number(kind, name, value) > 0:
-            raise ValueError(f"[{kind}] {name} must be positive: {value}")
-        return value
+        return None if value is None else positive(type(self).__name__, name, value)
 
     def _clips_on_host(self) -> bool:
         """Whether the update itself cannot clip the gradients."""

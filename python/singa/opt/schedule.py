@@ -15,7 +15,7 @@ from types import FunctionType, MethodType
 from typing import Any, overload
 
 from ..device import create_cpu_device
-from ..raw.check import fraction, integer, integers, names_keywords, number
+from ..raw.check import fraction, integer, integers, names_keywords, number, one_of, positive
 from ..tensor import Tensor
 
 
@@ -118,8 +118,8 @@ class ExponentialDecay(DecayScheduler):
         self, init_value: float, decay_steps: float, decay_rate: float, staircase: bool = False
     ) -> None:
         super().__init__(init_value)
-        self.decay_steps: float = _positive("ExponentialDecay", decay_steps=decay_steps)
-        self.decay_rate: float = _positive("ExponentialDecay", decay_rate=decay_rate)
+        self.decay_steps: float = positive("ExponentialDecay", "decay_steps", decay_steps)
+        self.decay_rate: float = positive("ExponentialDecay", "decay_rate", decay_rate)
         self.staircase = staircase
 
     def value(self, step: float) -> float:
@@ -141,7 +141,7 @@ class StepDecay(DecayScheduler):
 
     def __init__(self, init_value: float, step_size: int, rate: float = 0.1) -> None:
         super().__init__(init_value)
-        self.step_size: float = _positive("StepDecay", step_size=step_size)
+        self.step_size: float = positive("StepDecay", "step_size", step_size)
         self.rate: float = number("StepDecay", "rate", rate)
 
     def value(self, step: float) -> float:
@@ -183,7 +183,7 @@ class CosineDecay(DecayScheduler):
 
     def __init__(self, init_value: float, decay_steps: int, final_value: float = 0.0) -> None:
         super().__init__(init_value)
-        self.decay_steps: float = _positive("CosineDecay", decay_steps=decay_steps)
+        self.decay_steps: float = positive("CosineDecay", "decay_steps", decay_steps)
         self.final_value: float = number("CosineDecay", "final_value", final_value)
 
     def value(self, step: float) -> float:
@@ -245,8 +245,8 @@ class PolynomialDecay(DecayScheduler):
         self, init_value: float, decay_steps: int, power: float = 1.0, final_value: float = 0.0
     ) -> None:
         super().__init__(init_value)
-        self.decay_steps: float = _positive("PolynomialDecay", decay_steps=decay_steps)
-        self.power: float = _positive("PolynomialDecay", power=power)
+        self.decay_steps: float = positive("PolynomialDecay", "decay_steps", decay_steps)
+        self.power: float = positive("PolynomialDecay", "power", power)
         self.final_value: float = number("PolynomialDecay", "final_value", final_value)
 
     def value(self, step: float) -> float:
@@ -362,9 +362,7 @@ class ReduceOnPlateau(DecayScheduler):
         super().__init__(init_value)
         self.factor: float = fraction(kind, "factor", factor, open_end=True)
         self.patience: int = integer(kind, "patience", patience, 0)
-        if mode not in ("min", "max"):
-            raise ValueError(f"[{kind}] mode must be 'min' or 'max', got {mode!r}")
-        self.maximizes: bool = mode == "max"
+        self.maximizes: bool = one_of(kind, "mode", mode, ["min", "max"]) == "max"
         self.threshold: float = number(kind, "threshold", threshold)
         self.relative: bool = bool(relative)
         self.cooldown: int = integer(kind, "cooldown", cooldown, 0)
@@ -468,15 +466,13 @@ class OneCycle(DecayScheduler):
         div_factor: float = 25.0,
         final_div_factor: float = 1e4,
     ) -> None:
-        _positive("OneCycle", total_steps=total_steps)
-        _positive("OneCycle", div_factor=div_factor)
-        _positive("OneCycle", final_div_factor=final_div_factor)
-        if not 0.0 <= warmup <= 1.0:
-            raise ValueError(f"[OneCycle] warmup must lie in [0, 1], got {warmup}")
+        positive("OneCycle", "total_steps", total_steps)
+        positive("OneCycle", "div_factor", div_factor)
+        positive("OneCycle", "final_div_factor", final_div_factor)
         super().__init__(max_value / div_factor)
         self.max_value = max_value
         self.total_steps = total_steps
-        self.warmup = warmup
+        self.warmup: float = fraction("OneCycle", "warmup", warmup)
         self.final_value: float = self.init_value / final_div_factor
 
     def value(self, step: float) -> float:
@@ -591,10 +587,3 @@ def _term(value: Any) -> Any:
 def _cosine(start: float, end: float, fraction: float) -> float:
     fraction = min(max(fraction, 0.0), 1.0)
     return end + (start - end) * 0.5 * (1.0 + math.cos(math.pi * fraction))
-
-
-def _positive(name: str, **values: float) -> float:
-    ((argument, value),) = values.items()
-    if not number(name, argument, value) > 0:
-        raise ValueError(f"[{name}] {argument} must be positive, got {value}")
-    return value

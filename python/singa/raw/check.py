@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from . import words
 
 _Class = TypeVar("_Class", bound=type)
+_Choice = TypeVar("_Choice")
 
 
 class InvalidInputError(ValueError, AssertionError):
@@ -111,6 +112,25 @@ def number(op: str, name: str, value: Any) -> float:
     if math.isnan(result):
         raise ValueError(f"[{op}] {name} is NaN")
     return result
+
+
+def positive(op: str, name: str, value: Any, *, finite: bool = False) -> float:
+    """A float above 0, which may be infinite unless `finite`."""
+    result = number(op, name, value)
+    if result <= 0 or (finite and result == math.inf):
+        wanted = "positive and finite" if finite else "positive"
+        raise ValueError(f"[{op}] {name} must be {wanted}, got {value}")
+    return result
+
+
+def one_of(op: str, name: str, value: _Choice, known: Iterable[_Choice]) -> _Choice:
+    """The value, which must be one of those that are known."""
+    choices = list(known)
+    if value not in choices:
+        *others, last = map(repr, choices)
+        listed = f"{', '.join(others)} or {last}" if others else last
+        raise ValueError(f"[{op}] {name} must be {listed}, got {value!r}")
+    return value
 
 
 def fraction(op: str, name: str, value: Any, *, open_end: bool = False) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import singa_wrap as _c
 from ..device import get_default_device
-from .check import integer
+from .check import integer, one_of
 
 
 def set_num_threads(n: int) -> None:
@@ -73,8 +73,7 @@ def set_layout(mode: str) -> None:
     Tensor([1., 1.], dtype=float32)
     >>> singa.set_layout("auto")
     """
-    if mode not in ("auto", "plain"):
-        raise ValueError(f"[set_layout] mode must be 'auto' or 'plain', got {mode!r}")
+    one_of("set_layout", "mode", mode, ["auto", "plain"])
     _c.SetPlainLayouts(mode == "plain")
 
 

@@ -17,7 +17,7 @@ from .. import singa_wrap as _c
 from .._version import __version__
 from ..device import get_default_device
 from ..layer.names import LayerNames
-from ..raw.check import integer
+from ..raw.check import integer, one_of
 
 if TYPE_CHECKING:
     from ..singa_wrap import Device
@@ -279,8 +279,7 @@ class opcheck:  # noqa: N801 (used as a function)
             raise TypeError(f"[opcheck] ops must be a list of names, got {ops!r:.80}")
         if directory and not os.path.isdir(directory):
             raise FileNotFoundError(f"[opcheck] there is no folder {os.fspath(directory)!r}")
-        if action not in ("raise", "warn"):
-            raise ValueError(f"[opcheck] action must be 'raise' or 'warn', got {action!r}")
+        one_of("opcheck", "action", action, ["raise", "warn"])
         folder = os.fspath(directory)
         self._options = (every, list(ops or ()), action == "raise", folder, bool(every_kernel))
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .. import distributed
 from .. import singa_wrap as _c
 from ..files.atomic import atomic_write
+from ..raw.check import one_of
 from .collector import Collector
 
 if TYPE_CHECKING:
@@ -133,9 +134,7 @@ class profile(Collector):  # noqa: N801 (used as a function)
 
     def _rows(self, by: str) -> list[tuple[str, ...]]:
         """Name, calls, milliseconds, share, GB/s and GFLOP/s of each group, longest first."""
-        groups = _keys.get(by)
-        if groups is None:
-            raise ValueError(f"[profile] by must be one of {', '.join(_keys)}, got {by!r}")
+        groups = _keys[one_of("profile", "by", by, _keys)]
         found: dict[tuple[str, ...], list[Record]] = {}
         for record in self.records:
             found.setdefault(groups(record), []).append(record)

@@ -201,8 +201,8 @@ def test_the_seed_repeats(img):
     [
         (lambda t, i: image_tool.crop(i, (10, 2), "center"), r"\[crop\] the patch 10 x 2 .* 9 x 6"),
         (lambda t, i: image_tool.crop(i, (0, 2), "center"), "patch 0 x 2"),
-        (lambda t, i: image_tool.crop(i, (2, 2), "middle"), "position must be one of left_top"),
-        (lambda t, i: image_tool.crop_and_resize(i, (2, 2), "up"), "position must be one of left"),
+        (lambda t, i: image_tool.crop(i, (2, 2), "middle"), "position must be 'left_top'"),
+        (lambda t, i: image_tool.crop_and_resize(i, (2, 2), "up"), "position must be 'left'"),
         (lambda t, i: image_tool.resize(i, 0), "small_size must be positive"),
         (lambda t, i: image_tool.color_cast(i, -1), "offset must not be negative"),
         (lambda t, i: t.random_crop((9, 7)), r"\[random_crop\] the patch 9 x 7"),

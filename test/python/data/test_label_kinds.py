@@ -155,7 +155,7 @@ def test_a_split_has_some_of_each_label(folder):
         ("regression", "file,target", ["1e39"], "numbers that float32 does not hold"),
         ("regression", "file,target,age", ["3,4"], "columns that are not used: 'age'"),
         ("regression", "file,split", ["train"], "no column of numbers"),
-        ("both", "file,label", ["a"], "task must be one of classes, multilabel, regression"),
+        ("both", "file,label", ["a"], "task must be 'classes', 'multilabel' or 'regression'"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*are taken for")

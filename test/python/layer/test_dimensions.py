@@ -140,7 +140,7 @@ def test_volumes_keep_their_layout() -> None:
             ValueError,
             r"kernel must be \(h, w\); got \(2, 2, 2\)",
         ),
-        (lambda: layer.LPPool2d(0, 2), ValueError, "norm_type must be finite and positive"),
+        (lambda: layer.LPPool2d(0, 2), ValueError, "norm_type must be positive and finite"),
         (lambda: layer.AdaptiveAvgPool2d(0), ValueError, "output_size must be at least 1"),
         (lambda: layer.AdaptiveAvgPool2d((1, 2, 3)), ValueError, "one number or 2"),
         (lambda: layer.AdaptiveAvgPool2d("a"), TypeError, "output_size must be an integer"),

@@ -117,7 +117,7 @@ autograd.resize(MATRIX, sizes=[3], axes=[4]) -> ValueError: [Interpolate] axis 4
 autograd.resize(MATRIX, [1e-300, 1]) -> ValueError: [Interpolate] 1e-300
 autograd.glu(CUBE, 1) -> ValueError: [Glu] axis 1 (2, 3, 4)
 autograd.glu(CUBE, 3) -> ValueError: [Glu] axis 3 (2, 3, 4)
-autograd.softplus(CUBE, 0) -> ValueError: [SoftPlus] beta 0.0
+autograd.softplus(CUBE, 0) -> ValueError: [SoftPlus] beta 0
 autograd.pixel_shuffle(IMAGES, 2) -> ValueError: [DepthToSpace] axes (1,) (2, 3, 8, 8) 4
 autograd.constant_of_shape(tensor.from_numpy(np.array([-1, 2])), 0)
     -> ValueError: [ConstantOfShape] shape -1

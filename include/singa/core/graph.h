@@ -62,6 +62,10 @@ class SINGA_API Recording {
   /// host may read and change the temporaries in `lent`. It has to release them before Resume.
   void Pause(const std::vector<Tensor>& lent);
   void Resume();
+  /// Appends the place at which a replay waits for gradients of `results`, between forward and
+  /// backward (Graph::RunToTurn). Returns these gradients: new tensors of the same shapes and
+  /// types, which are 0 where the recording itself runs.
+  std::vector<Tensor> Turn(const std::vector<Tensor>& results);
   /// Runs the last segment and stops recording. `outputs` are the results of the step. Without
   /// `run`, the segment is only planned, and its results have no elements until RunPlanned.
   void Finish(const std::vector<Tensor>& outputs, bool run = true);
@@ -160,6 +164,14 @@ class SINGA_API Graph {
   /// Start, Run of each segment and Finish, for a step without host calls. Returns nothing if Start
   /// returns false.
   std::optional<std::vector<Tensor>> Replay(const std::vector<Tensor>& inputs);
+  /// For a step of one segment with a turn: Start, then the operations before the turn. Returns
+  /// copies of the turn's results; nothing if Start returns false. No other graph of the arena may
+  /// run before RunFromTurn. A new RunToTurn gives up one that waits.
+  std::optional<std::vector<Tensor>> RunToTurn(const std::vector<Tensor>& inputs);
+  /// The operations behind the turn, with these gradients of its results, and Finish. A gradient
+  /// that they do not read may be an empty tensor. Raises std::invalid_argument without RunToTurn,
+  /// and for other shapes or types.
+  std::vector<Tensor> RunFromTurn(const std::vector<Tensor>& gradients);
 
   int segments() const;
   GraphMemory memory() const;

@@ -76,7 +76,9 @@ Graph::Impl::Impl(const RecordedStep& step)
     for (const Tensor& t : node.outputs)
       if (!t.empty()) written_.insert(t.block().get());
   PlanArena();
-  if (auto* capturer = dynamic_cast<Capturer*>(device_.get()); capturer && !WritesInputs())
+  FindTurn();
+  auto* capturer = dynamic_cast<Capturer*>(device_.get());
+  if (capturer && !WritesInputs() && turn_ == nodes_.size())
     captured_ = std::make_unique<CapturedNodes>(*device_, *capturer, nodes_);
 }
 
@@ -200,6 +202,15 @@ void Graph::Impl::PlanArena() {
     begin = segment.nodes;
   }
   generation_ = 0;
+}
+
+void Graph::Impl::FindTurn() {
+  const auto turns = [](const Node& node) { return node.plan == TurnPlan(); };
+  const auto turn = std::find_if(nodes_.begin(), nodes_.end(), turns);
+  turn_ = static_cast<size_t>(turn - nodes_.begin());
+  if (turn == nodes_.end()) return;
+  Check(segments() == 1 && std::count_if(turn, nodes_.end(), turns) == 1, "graph",
+        "a step with a turn has one of them, and no host calls");
 }
 
 void Graph::Impl::BindArena() {
@@ -372,7 +383,7 @@ bool Graph::Impl::Start(const std::vector<Tensor>& inputs) {
     if (!Restore(kept)) return false;
   BindArena();
   if (!preparation_.empty() && !Prepare()) return false;
-  is_started_ = false;
+  is_started_ = is_at_turn_ = false;
   bound_inputs_.clear();
   bound_outputs_.clear();
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -413,6 +424,11 @@ void Graph::Impl::CheckSegment(int index) const {
 void Graph::Impl::Run(int index) {
   CheckSegment(index);
   const size_t s = static_cast<size_t>(index);
+  BeginSegment(s);
+  RunNodes(s, s > 0 ? segments_[s - 1].nodes : 0, segments_[s].nodes);
+}
+
+void Graph::Impl::BeginSegment(size_t s) {
   const size_t first_draw = s > 0 ? segments_[s - 1].draws : 0;
   for (size_t i = first_draw; i < segments_[s].draws; ++i) {
     Scalars scalars;
@@ -433,14 +449,46 @@ void Graph::Impl::Run(int index) {
     for (const Tensor& t : node.outputs)
       if (!t.empty()) t.block()->Touch();
   }
+}
+
+/// Runs nodes [begin, end) of segment s.
+void Graph::Impl::RunNodes(size_t s, size_t begin, size_t end) {
+  const size_t first = s > 0 ? segments_[s - 1].nodes : 0;
   const std::vector<size_t>& workspaces = segments_[s].memory.workspaces;
   // A host call between two segments may have moved memory.
   if (is_fixed_ && captured_->Unmoved(Addresses())) {
-    captured_->Queue(begin, segments_[s].nodes, arena_->data(), workspaces);
+    captured_->Queue(begin, end, arena_->data(), workspaces);
   } else {
-    for (size_t i = begin; i < segments_[s].nodes; ++i)
-      device_->Run(nodes_[i], arena_->data() + workspaces[i - begin]);
+    for (size_t i = begin; i < end; ++i)
+      device_->Run(nodes_[i], arena_->data() + workspaces[i - first]);
   }
+}
+
+std::optional<std::vector<Tensor>> Graph::Impl::RunToTurn(const std::vector<Tensor>& inputs) {
+  Check(turn_ < nodes_.size(), "graph", "the step has no turn");
+  if (!Start(inputs)) return std::nullopt;
+  BeginSegment(0);
+  RunNodes(0, 0, turn_);
+  is_at_turn_ = true;
+  std::vector<Tensor> results;
+  for (const Tensor& t : nodes_[turn_].inputs) results.push_back(t.Clone());
+  return results;
+}
+
+std::vector<Tensor> Graph::Impl::RunFromTurn(const std::vector<Tensor>& gradients) {
+  Check(is_at_turn_, "graph", "no replay waits for gradients");
+  const std::vector<Tensor>& wanted = nodes_[turn_].outputs;
+  Check(gradients.size() == wanted.size(), "graph", gradients.size(), " gradients for ",
+        wanted.size(), " results");
+  for (size_t i = 0; i < wanted.size(); ++i)
+    Check(gradients[i].empty() || (gradients[i].shape() == wanted[i].shape() &&
+                                   gradients[i].data_type() == wanted[i].data_type()),
+          "graph", "gradient ", i, " of ", wanted[i], " is ", gradients[i]);
+  is_at_turn_ = false;
+  for (size_t i = 0; i < wanted.size(); ++i)
+    if (!gradients[i].empty()) Tensor(wanted[i]).CopyFrom(gradients[i]);
+  RunNodes(0, turn_ + 1, segments_[0].nodes);
+  return Finish();
 }
 
 bool Graph::Impl::TakeBack(int index) {
@@ -504,6 +552,12 @@ bool Graph::Restore(const std::vector<Tensor>& inputs) { return impl_->Restore(i
 void Graph::Run(int segment) { impl_->Run(segment); }
 bool Graph::TakeBack(int segment) { return impl_->TakeBack(segment); }
 std::vector<Tensor> Graph::Finish() { return impl_->Finish(); }
+std::optional<std::vector<Tensor>> Graph::RunToTurn(const std::vector<Tensor>& inputs) {
+  return impl_->RunToTurn(inputs);
+}
+std::vector<Tensor> Graph::RunFromTurn(const std::vector<Tensor>& gradients) {
+  return impl_->RunFromTurn(gradients);
+}
 int Graph::segments() const { return impl_->segments(); }
 GraphMemory Graph::memory() const { return impl_->memory(); }
 std::vector<ArenaUse> Graph::arena_uses() const { return impl_->arena_uses(); }

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -32,6 +33,8 @@ class SINGA_HIDDEN Graph::Impl {
   bool Start(const std::vector<Tensor>& inputs);
   bool Restore(const std::vector<Tensor>& inputs) const;
   void Run(int index);
+  std::optional<std::vector<Tensor>> RunToTurn(const std::vector<Tensor>& inputs);
+  std::vector<Tensor> RunFromTurn(const std::vector<Tensor>& gradients);
   bool TakeBack(int index);
   std::vector<Tensor> Finish();
 
@@ -70,7 +73,10 @@ class SINGA_HIDDEN Graph::Impl {
   void ReplaceEnds(const RecordedStep& step, Blocks* ends);
   void SortSlots(const std::vector<Slot>& slots, const Blocks& ends);
   void PlanArena();
+  void FindTurn();
   void CheckSegment(int index) const;
+  void BeginSegment(size_t s);
+  void RunNodes(size_t s, size_t begin, size_t end);
   bool IsUnchanged(Source& source) const;
   void CheckUnchanged(const Source& source) const;
   bool Prepare();
@@ -89,7 +95,8 @@ class SINGA_HIDDEN Graph::Impl {
   const uint64_t revision_ = PlanRevision();
   uint64_t generation_ = 0;  // of the arena, when blocks were bound to it
   std::vector<Node> nodes_;
-  Blocks written_;  // by the nodes
+  size_t turn_ = 0;  // the node at which a replay waits; nodes_.size(): none
+  Blocks written_;   // by the nodes
   std::vector<Segment> segments_;
   std::vector<std::vector<Lent>> lent_;  // for each segment
   std::vector<RecordedStep::Draw> draws_;
@@ -110,6 +117,7 @@ class SINGA_HIDDEN Graph::Impl {
   std::vector<BlockPtr> fixed_;
   // Of the present replay.
   bool is_started_ = false;
+  bool is_at_turn_ = false;
   bool is_fixed_ = false;  // inputs and results lie in fixed_
   std::vector<Tensor> bound_inputs_;
   std::vector<BlockPtr> bound_outputs_;

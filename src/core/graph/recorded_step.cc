@@ -17,7 +17,20 @@ namespace {
 
 thread_local RecordedStep* t_step = nullptr;
 
+class TurnOfStep final : public Plan {
+ public:
+  TurnOfStep() : Plan("core") {}
+  void Run(const Execution& execution) const override {
+    for (const Tensor& gradient : execution.outputs) execution.device.FillElements(gradient, 0);
+  }
+};
+
 }  // namespace
+
+const PlanPtr& TurnPlan() {
+  static const PlanPtr& plan = *new PlanPtr(std::make_shared<TurnOfStep>());
+  return plan;
+}
 
 RecordedStep::Slot TemporarySlot(const Tensor& t) {
   return {.block = t.block(), .layout = t.layout(), .made = true, .internal = true};
@@ -352,6 +365,18 @@ void RecordedStep::Resume() {
   t_step = this;
 }
 
+std::vector<Tensor> RecordedStep::Turn(const std::vector<Tensor>& results) {
+  Check(active_ && t_step == this, "graph", "this thread does not record");
+  std::vector<Tensor> gradients;
+  for (const Tensor& t : results) {
+    Check(t.device() == device_, "graph", "a result is ", t, ", the step runs on ",
+          device_->name());
+    gradients.emplace_back(t.shape(), device_, t.data_type());
+  }
+  Append("Turn", TurnPlan(), results, gradients, {}, {});
+  return gradients;
+}
+
 void RecordedStep::Finish(const std::vector<Tensor>& outputs, bool run) {
   Check(active_ && t_step == this, "graph", "this thread does not record");
   try {
@@ -427,6 +452,9 @@ Recording::~Recording() = default;
 void Recording::Start(const std::vector<Tensor>& inputs) { step_->Start(inputs); }
 void Recording::Pause(const std::vector<Tensor>& lent) { step_->Pause(lent); }
 void Recording::Resume() { step_->Resume(); }
+std::vector<Tensor> Recording::Turn(const std::vector<Tensor>& results) {
+  return step_->Turn(results);
+}
 void Recording::Finish(const std::vector<Tensor>& outputs, bool run) {
   step_->Finish(outputs, run);
 }

@@ -62,6 +62,7 @@ class RecordedStep {
   void Start(const std::vector<Tensor>& inputs);
   void Pause(const std::vector<Tensor>& lent);
   void Resume();
+  std::vector<Tensor> Turn(const std::vector<Tensor>& results);
   void Finish(const std::vector<Tensor>& outputs, bool run);
   void RunPlanned();
   void Abandon() noexcept;
@@ -152,6 +153,9 @@ class RecordedStep {
   std::vector<std::vector<LayoutPtr>> layouts_;  // of inputs and outputs, for each node that ran
   bool active_ = false;
 };
+
+/// The plan of the node at which a replay waits: it reads the results, and writes their gradients.
+const PlanPtr& TurnPlan();
 
 /// The slot of a block that a pass has made: memory of the arena.
 RecordedStep::Slot TemporarySlot(const Tensor& t);

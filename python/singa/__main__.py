@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ._version import __version__
-from .launcher.interpreter import program_name
+from .launcher.command_line import at_least, program_name
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
@@ -44,44 +44,50 @@ def _env(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _on_network(program: str) -> Callable[[argparse.Namespace], int]:
-    """The command of this name in `commands.networks`, whose errors take one line."""
+def _reported(command: str, work: Callable[[argparse.Namespace], int]) -> Callable[..., int]:
+    """The work of a command, whose errors take one line."""
 
     def run(arguments: argparse.Namespace) -> int:
-        from .commands import networks
         from .training.program import reporting_errors
 
-        def work() -> int:
+        def mended() -> int:
             try:
-                return getattr(networks, program)(arguments)
+                return work(arguments)
             except (ImportError, RuntimeError) as error:
                 raise ValueError(error) from error
 
-        return reporting_errors(program_name(program), work)
+        return reporting_errors(program_name(command), mended)
 
     return run
+
+
+def _on_network(program: str) -> Callable[[argparse.Namespace], int]:
+    """The command of this name in `commands.networks`."""
+
+    def work(arguments: argparse.Namespace) -> int:
+        from .commands import networks
+
+        return getattr(networks, program)(arguments)
+
+    return _reported(program, work)
 
 
 def _bench(arguments: argparse.Namespace) -> int:
     from .raw.process import set_num_threads
     from .report import bench
 
-    try:
-        if arguments.threads is not None:
-            set_num_threads(arguments.threads)
-        figures = bench.bench(
-            arguments.model,
-            arguments.batch,
-            arguments.steps,
-            arguments.warmup,
-            arguments.training,
-            use_graph=arguments.graph,
-            dtype=arguments.dtype,
-            recompute=arguments.recompute,
-        )
-    except (ValueError, MemoryError) as error:
-        print(error, file=sys.stderr)
-        return 1
+    if arguments.threads is not None:
+        set_num_threads(arguments.threads)
+    figures = bench.bench(
+        arguments.model,
+        arguments.batch,
+        arguments.steps,
+        arguments.warmup,
+        arguments.training,
+        use_graph=arguments.graph,
+        dtype=arguments.dtype,
+        recompute=arguments.recompute,
+    )
     print(json.dumps(figures) if arguments.json else bench.table(figures))
     return 0
 
@@ -89,11 +95,7 @@ def _bench(arguments: argparse.Namespace) -> int:
 def _replay(arguments: argparse.Namespace) -> int:
     from .files.replay_file import replay
 
-    try:
-        print(replay(arguments.file))
-    except (RuntimeError, ValueError, MemoryError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 1
+    print(replay(arguments.file))
     return 0
 
 
@@ -120,18 +122,14 @@ def _onnx(arguments: argparse.Namespace) -> int:
     if arguments.file is None:
         print(f"{program_name('onnx')}: error: FILE or --operators is required", file=sys.stderr)
         return 2
-    try:
-        report = inspect.inspect(arguments.file, arguments.allow_symlinks)
-        print(report)
-        if arguments.check and not report.problems:
-            shapes = dict(arguments.shape)
-            arrays = dict(numpy.load(arguments.inputs)) if arguments.inputs else {}
-            differences = inspect.compare(arguments.file, arguments.allow_symlinks, shapes, arrays)
-            print("\nbeside ONNX Runtime:", *differences, sep="\n  ")
-            return 1 if any(d.difference > arguments.tolerance for d in differences) else 0
-    except (ImportError, ValueError, OSError, MemoryError) as error:
-        print(error, file=sys.stderr)
-        return 1
+    report = inspect.inspect(arguments.file, arguments.allow_symlinks)
+    print(report)
+    if arguments.check and not report.problems:
+        shapes = dict(arguments.shape)
+        arrays = dict(numpy.load(arguments.inputs)) if arguments.inputs else {}
+        differences = inspect.compare(arguments.file, arguments.allow_symlinks, shapes, arrays)
+        print("\nbeside ONNX Runtime:", *differences, sep="\n  ")
+        return 1 if any(d.difference > arguments.tolerance for d in differences) else 0
     return 1 if report.problems else 0
 
 
@@ -229,7 +227,7 @@ def parser() -> argparse.ArgumentParser:
         "compares the results. The exit status is 1 if they differ.",
     )
     replay.add_argument("file", type=Path, help="a file that OPCHECK wrote")
-    replay.set_defaults(run=_replay)
+    replay.set_defaults(run=_reported("replay", _replay))
 
     onnx = commands.add_parser(
         "onnx",
@@ -267,7 +265,7 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="external data may lie behind symbolic links",
     )
-    onnx.set_defaults(run=_onnx)
+    onnx.set_defaults(run=_reported("onnx", _onnx))
 
     run = commands.add_parser(
         "run",
@@ -317,7 +315,7 @@ def _add_networks(commands: Any) -> None:
         )
         parser.add_argument(
             "--batch",
-            type=_positive,
+            type=at_least(1, int),
             metavar="N",
             help="inputs at once [1, or those of the file]",
         )
@@ -326,7 +324,7 @@ def _add_networks(commands: Any) -> None:
         "--out", type=Path, metavar="FILE", help="the picture, such as net.svg [MODEL.svg]"
     )
     plot.add_argument(
-        "--threads", type=_positive, metavar="N", help="threads [all cores of the process]"
+        "--threads", type=at_least(1, int), metavar="N", help="threads [all cores of the process]"
     )
 
 
@@ -349,7 +347,7 @@ def _add_bench(commands: Any) -> None:
     )
     bench.add_argument(
         "--batch",
-        type=_positive,
+        type=at_least(1, int),
         default=0,
         metavar="N",
         help="images per step [128, or 32 large ones]",
@@ -366,7 +364,7 @@ def _add_bench(commands: Any) -> None:
         "--inference", action="store_false", dest="training", help="time forward alone"
     )
     bench.add_argument(
-        "--steps", type=_positive, default=20, metavar="N", help="timed steps [%(default)s]"
+        "--steps", type=at_least(1, int), default=20, metavar="N", help="timed steps [%(default)s]"
     )
     bench.add_argument(
         "--warmup",
@@ -376,7 +374,7 @@ def _add_bench(commands: Any) -> None:
         help="steps before the timed ones [%(default)s]",
     )
     bench.add_argument(
-        "--threads", type=_positive, metavar="N", help="threads [all cores of the process]"
+        "--threads", type=at_least(1, int), metavar="N", help="threads [all cores of the process]"
     )
     bench.add_argument("--graph", action="store_true", help="compile with use_graph=True")
     bench.add_argument(
@@ -389,34 +387,27 @@ def _add_bench(commands: Any) -> None:
         help="bfloat16 runs under autocast [%(default)s]",
     )
     bench.add_argument("--json", action="store_true", help="print a JSON object, not a table")
-    bench.set_defaults(run=_bench)
+    bench.set_defaults(run=_reported("bench", _bench))
 
 
-def _positive(text: str) -> int:
-    number = int(text) if text.isdecimal() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 1 or more")
-    return number
-
-
-#: Commands with options and a --help of their own: the module, and what it does.
+#: Commands with options and a --help of their own: their function, and what it does.
 _PROGRAMS = {
     "train": (
-        "commands.train",
+        "commands.train.main",
         "train a network on a folder of pictures, CIFAR, MNIST or generated images",
     ),
-    "evaluate": ("commands.evaluate", "say how well a trained network classifies pictures"),
-    "predict": ("commands.predict", "classify pictures with a network that train has trained"),
-    "export": ("commands.export", "write a trained network as an ONNX file"),
+    "evaluate": ("commands.evaluate.main", "say how well a trained network classifies pictures"),
+    "predict": ("commands.predict.main", "classify pictures with a network that train has trained"),
+    "export": ("commands.export.main", "write a trained network as an ONNX file"),
     "quantize": (
-        "commands.quantize",
+        "commands.export.quantize",
         "write a trained network with layers of int8 as an ONNX file",
     ),
-    "serve": ("commands.serve", "answer requests over HTTP with the classes of pictures"),
-    "report": ("commands.report", "write a page on a run of train, to look at and to show"),
-    "compare": ("commands.compare", "write a page that shows runs of train side by side"),
-    "advise": ("commands.advise", "say what would make a network's steps quicker or smaller"),
-    "launch": ("launcher.command", "train on several processes, here or on several machines"),
+    "serve": ("commands.serve.main", "answer requests over HTTP with the classes of pictures"),
+    "report": ("commands.report.main", "write a page on a run of train, to look at and to show"),
+    "compare": ("commands.compare.main", "write a page that shows runs of train side by side"),
+    "advise": ("commands.advise.main", "say what would make a network's steps quicker or smaller"),
+    "launch": ("launcher.command.main", "train on several processes, here or on several machines"),
 }
 
 
@@ -427,8 +418,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if arguments and arguments[0] in _PROGRAMS:
-        module, _ = _PROGRAMS[arguments[0]]
-        return importlib.import_module(f"singa.{module}").main(arguments[1:])
+        module, _, program = _PROGRAMS[arguments[0]][0].rpartition(".")
+        return getattr(importlib.import_module(f"singa.{module}"), program)(arguments[1:])
     if arguments[:1] == ["run"]:
         after = 1 + _after_script(arguments[1:])
         _run(arguments[1:after], arguments[after:])

@@ -17,27 +17,21 @@ from typing import Any
 import numpy as np
 
 from .. import layer, models, opt, tensor
+from ..launcher.command_line import command_parser
 from ..model import Model
 from ..report.advice import advise
 from ..report.bench import Case
 from ..training import checkpoint
-from ..training.program import add_device_arguments, at_least, choose_device, reporting_errors
+from ..training.program import add_device_arguments, at_least, choose_device, program
 from ..training.task import task_of
 from . import decoding, predictions
 from .networks import open_network
 
-PROG = "python -m singa advise"
-
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """The arguments."""
-    parser = argparse.ArgumentParser(
-        prog=PROG,
-        usage="%(prog)s [options] MODEL",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=f"Networks: {', '.join(models.names())}.",
-    )
+    epilog = f"Networks: {', '.join(models.names())}."
+    parser = command_parser("advise", __doc__, "[options] MODEL", epilog=epilog)
     parser.add_argument(
         "model",
         metavar="MODEL",
@@ -123,6 +117,4 @@ def _random_batch(net: Model, count: int) -> tuple[tensor.Tensor, tensor.Tensor]
     return x, tensor.from_numpy(targets, like.device)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the program; returns the exit status."""
-    return reporting_errors(PROG, lambda: run(parse(argv)))
+main = program("advise", parse, run)

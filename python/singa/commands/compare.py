@@ -13,9 +13,9 @@ from typing import Any
 
 from ..drawing.chart import Curve, chart
 from ..drawing.html import Markup, table
-from ..launcher.interpreter import program_name
+from ..launcher.command_line import command_parser, program_name
 from ..training.curves import is_fraction
-from ..training.program import reporting_errors, say
+from ..training.program import program, say
 from .pages import page_template, write_page
 from .report import duration, setting, shown
 from .run_folder import ACCURACY, RunFolder, curves, is_result, read_run
@@ -25,9 +25,9 @@ PROG = program_name("compare")
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """The arguments."""
-    parser = argparse.ArgumentParser(
-        prog=PROG,
-        description="Writes one page with the curves, figures and settings of several runs. "
+    parser = command_parser(
+        "compare",
+        "Writes one page with the curves, figures and settings of several runs. "
         "Folders that are no runs are named and left out, and the exit status is 1.",
     )
     parser.add_argument(
@@ -136,6 +136,4 @@ def _settings(runs: dict[str, RunFolder]) -> tuple[Markup | str, Markup | str]:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the program; returns the exit status."""
-    return reporting_errors(PROG, lambda: compare(parse(argv)))
+main = program("compare", parse, compare)

@@ -21,31 +21,23 @@ from pathlib import Path
 from typing import Any
 
 from .. import data
-from ..launcher.interpreter import program_name
+from ..launcher.command_line import command_parser
 from ..training import checkpoint
 from ..training.picture_classifier import PictureClassifier
 from ..training.program import (
     add_device_arguments,
+    add_model_argument,
     choose_device,
-    reporting_errors,
+    program,
     warnings_as_notes,
 )
 from . import predictions
 
-PROG = program_name("evaluate")
-
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """The arguments."""
-    parser = argparse.ArgumentParser(
-        prog=PROG,
-        usage="%(prog)s [options] MODEL",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "model", metavar="MODEL", help="a run's folder, such as runs/pets, or a file of Model.save"
-    )
+    parser = command_parser("evaluate", __doc__, "[options] MODEL")
+    add_model_argument(parser)
     parser.add_argument(
         "--data", type=Path, metavar="PATH", help="a folder or CSV file [the test data of the run]"
     )
@@ -94,6 +86,4 @@ def _pictures(args: argparse.Namespace, classifier: PictureClassifier) -> Any:
         return predictions.sets_of(settings).test
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the program; returns the exit status."""
-    return reporting_errors(PROG, lambda: evaluate(parse(argv)))
+main = program("evaluate", parse, evaluate)

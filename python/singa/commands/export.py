@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from .. import onnx
 from .._version import __version__
 from ..data import describe_transform
 from ..files.atomic import atomic_write
-from ..launcher.interpreter import program_name
+from ..launcher.command_line import command_parser, program_name
 from ..model import Model
 from ..onnx.save import argument_names
 from ..tensor import from_numpy
@@ -23,9 +24,10 @@ from ..training import checkpoint, model_file
 from ..training.picture_classifier import PictureClassifier
 from ..training.program import (
     add_device_arguments,
+    add_model_argument,
     at_least,
     choose_device,
-    reporting_errors,
+    program,
     say,
     warnings_as_notes,
 )
@@ -34,21 +36,20 @@ from . import predictions
 from .predict import files
 
 _BATCH = 32
-_MODEL_HELP = "a run's folder, such as runs/pets, a file of Model.save, or an ONNX file"
 
 
 def parse(command: str, argv: Sequence[str] | None = None) -> argparse.Namespace:
     """The arguments of "export" or "quantize"."""
     quantizes = command == "quantize"
-    parser = argparse.ArgumentParser(
-        prog=program_name(command),
-        description="Writes a trained network as an ONNX file"
+    parser = command_parser(
+        command,
+        "Writes a trained network as an ONNX file"
         + (" with layers of int8" if quantizes else "")
         + ". Names of classes, the task and the transform of pictures are in its metadata, and, "
         "with the size of pictures, in a JSON file beside it. `singa predict` and `singa serve` "
         "read the ONNX file.",
     )
-    parser.add_argument("model", metavar="MODEL", help=_MODEL_HELP)
+    add_model_argument(parser)
     if quantizes:
         parser.set_defaults(int8=True)
     else:
@@ -193,6 +194,5 @@ def _description(path: Path) -> dict[str, Any]:
     }
 
 
-def main(argv: Sequence[str] | None = None, command: str = "export") -> int:
-    """Runs "export", or "quantize"; returns the exit status."""
-    return reporting_errors(program_name(command), lambda: export(parse(command, argv)))
+main = program("export", functools.partial(parse, "export"), export)
+quantize = program("quantize", functools.partial(parse, "quantize"), export)

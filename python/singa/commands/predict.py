@@ -11,13 +11,14 @@ from pathlib import Path
 
 from ..data.picture_list import below
 from ..data.pictures import BrokenPictureError
-from ..launcher.interpreter import program_name
+from ..launcher.command_line import command_parser, program_name
 from ..training.picture_classifier import PictureClassifier, Prediction
 from ..training.program import (
     add_device_arguments,
+    add_model_argument,
     at_least,
     choose_device,
-    reporting_errors,
+    program,
     warnings_as_notes,
 )
 from ..training.task import Task
@@ -28,18 +29,13 @@ _BATCH = 32
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """The arguments."""
-    parser = argparse.ArgumentParser(
-        prog=PROG,
-        description="Prints the most probable classes of pictures, with their probabilities; of a "
+    parser = command_parser(
+        "predict",
+        "Prints the most probable classes of pictures, with their probabilities; of a "
         "network of `singa train --multilabel` the labels, of one of --regression the numbers. "
         "Pictures that cannot be read are named, and the exit status is 1.",
     )
-    parser.add_argument(
-        "model",
-        metavar="MODEL",
-        help="a run's folder, such as runs/pets, a file of Model.save, or an ONNX file of "
-        "`singa export`",
-    )
+    add_model_argument(parser)
     parser.add_argument(
         "images", nargs="+", metavar="IMAGE", help="a picture, or a folder: all pictures below it"
     )
@@ -109,6 +105,4 @@ def _line(name: str, prediction: Prediction, width: int, task: Task, as_json: bo
     return f"{name:{width}}  {figures or 'no label'}"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the program; returns the exit status."""
-    return reporting_errors(PROG, lambda: predict(parse(argv)))
+main = program("predict", parse, predict)

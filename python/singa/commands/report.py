@@ -21,7 +21,7 @@ import numpy as np
 
 from ..drawing.chart import chart
 from ..drawing.html import Markup, table
-from ..launcher.interpreter import program_name
+from ..launcher.command_line import command_parser
 from ..report import network
 from ..report.diagnostics import doctor
 from ..report.flame import flame
@@ -31,7 +31,7 @@ from ..training.program import (
     add_device_arguments,
     at_least,
     choose_device,
-    reporting_errors,
+    program,
     say,
     warnings_as_notes,
 )
@@ -41,7 +41,6 @@ from .outcomes import Outcome
 from .pages import page_template, percent, write_page
 from .run_folder import ACCURACY, RunFolder, curves, is_result, read_run
 
-PROG = program_name("report")
 #: Most classes of which a confusion matrix is shown.
 _MATRIX = 25
 _Result = TypeVar("_Result")
@@ -49,12 +48,7 @@ _Result = TypeVar("_Result")
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """The arguments."""
-    parser = argparse.ArgumentParser(
-        prog=PROG,
-        usage="%(prog)s [options] RUN",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("report", __doc__, "[options] RUN")
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's folder, such as runs/pets")
     parser.add_argument("--out", type=Path, metavar="FILE", help="the page [RUN/report.html]")
     parser.add_argument(
@@ -288,6 +282,4 @@ def _memory_table(costs: steps.StepCosts) -> Markup:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the program; returns the exit status."""
-    return reporting_errors(PROG, lambda: report(parse(argv)))
+main = program("report", parse, report)

@@ -11,15 +11,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..data.pictures import require_pillow
-from ..launcher.interpreter import program_name
+from ..launcher.command_line import command_parser, program_name
 from ..serving import Batches, Limits, Service
 from ..training.picture_classifier import PictureClassifier
 from ..training.program import (
     StopSignals,
     add_device_arguments,
+    add_model_argument,
     at_least,
     choose_device,
-    reporting_errors,
+    program,
     say,
 )
 
@@ -29,19 +30,14 @@ PROG = program_name("serve")
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """The arguments."""
     defaults = Limits()
-    parser = argparse.ArgumentParser(
-        prog=PROG,
-        description="Answers requests over HTTP with the classes of pictures. POST /predict takes "
+    parser = command_parser(
+        "serve",
+        "Answers requests over HTTP with the classes of pictures. POST /predict takes "
         "a picture, or a form with pictures: curl -F image=@cat.jpg localhost:8000/predict. "
         "GET /health says whether the service takes requests, /metrics has counts for Prometheus. "
         "SIGTERM and Ctrl-C let it answer the requests it has taken, then stop it.",
     )
-    parser.add_argument(
-        "model",
-        metavar="MODEL",
-        help="a run's folder, such as runs/pets, a file of Model.save, or an ONNX file of "
-        "`singa export`",
-    )
+    add_model_argument(parser)
     parser.add_argument("--host", default="127.0.0.1", help="[%(default)s: this machine alone]")
     parser.add_argument(
         "--port",
@@ -125,6 +121,4 @@ def serve(args: argparse.Namespace) -> int:
     return 0 if answered else 1
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the program; returns the exit status."""
-    return reporting_errors(PROG, lambda: serve(parse(argv)))
+main = program("serve", parse, serve)

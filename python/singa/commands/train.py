@@ -55,7 +55,7 @@ import numpy as np
 import singa
 
 from .. import autograd, device, distributed, models
-from ..launcher.interpreter import program_name
+from ..launcher.command_line import command_parser
 from ..model import Model
 from ..tensor import Tensor, from_numpy
 from ..training import Callback, Trainer
@@ -65,7 +65,7 @@ from ..training.program import (
     at_least,
     choose_device,
     parse_run,
-    reporting_errors,
+    program,
     say,
 )
 from ..training.recipe import (
@@ -82,7 +82,6 @@ from . import decoding, picture_sets
 from .run_folder import note_environment
 from .start_weights import load_start
 
-PROG = program_name("train")
 SETTINGS = (
     *("model", "data", "images", *RECIPE, "size", "split", "augment", "columns"),
     *("class_weights", "weights", "multilabel", "regression"),
@@ -95,13 +94,12 @@ LARGE = tuple(name for name in models.names() if name not in ("gpt_small", "unet
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """The arguments. A resumed run gets its settings from the checkpoint."""
-    parser = argparse.ArgumentParser(
-        prog=PROG,
-        usage="%(prog)s [options]",
-        description=(__doc__ or "").replace("EXPECTED", picture_sets.EXPECTED),
+    parser = command_parser(
+        "train",
+        (__doc__ or "").replace("EXPECTED", picture_sets.EXPECTED),
+        "[options]",
         epilog=_listed("Networks for CIFAR, MNIST and generated images", SMALL_NETWORKS)
         + _listed("Networks for pictures", LARGE),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     count, natural = at_least(1, int), at_least(0, int)
     # The weights depend on these, so a resumed run cannot change them.
@@ -389,6 +387,4 @@ class _FilesOfRun(Callback):
             self.save_model()
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the program; returns the exit status."""
-    return reporting_errors(PROG, lambda: train(parse(argv)))
+main = program("train", parse, train)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from . import cores, hosts, waits
+from .command_line import at_least, command_parser, positive
 from .environment import (
     DEFAULT_TIMEOUT,
     FOREIGN,
@@ -20,11 +21,10 @@ from .environment import (
     completed,
     environment,
 )
-from .interpreter import finding_singa, interpreter, program_name
+from .interpreter import finding_singa, interpreter
 from .job import Job, Member, Outcome, say, say_good_end
 from .processes import Guard, open_standard_streams
 
-PROG = program_name("launch")
 _DESCRIPTION = """\
 Starts a script as N processes, the ranks of one training job, and ends all of them when one fails.
 
@@ -48,19 +48,15 @@ machines.
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The arguments. Exits with status 2 if they are wrong."""
-    parser = argparse.ArgumentParser(
-        prog=PROG,
-        usage="%(prog)s [-n N] [options] [-m] SCRIPT ...",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    usage = "[-n N] [options] [-m] SCRIPT ..."
+    parser = command_parser("launch", _DESCRIPTION, usage, allow_abbrev=False)
+    count = at_least(1, int)
     add = parser.add_argument
-    add("-n", "--ranks", type=_count, metavar="N", help="number of ranks")
+    add("-n", "--ranks", type=count, metavar="N", help="number of ranks")
     add("--hosts", metavar="A,B", help="machines, reached by mpiexec or srun [this one alone]")
     add(
         "--restarts",
-        type=_natural,
+        type=at_least(0, int),
         default=0,
         metavar="R",
         help="start the job again after a failure, R times at most; scripts continue from their "
@@ -68,19 +64,19 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     add(
         "--restart-with",
-        type=_count,
+        type=count,
         metavar="M",
         help="number of ranks after a failure [as before]",
     )
     add(
         "--timeout",
-        type=_count,
+        type=count,
         metavar="S",
         help=f"seconds that a rank waits for another one that does not answer [{DEFAULT_TIMEOUT}]",
     )
     add(
         "--grace",
-        type=_seconds,
+        type=positive,
         default=5.0,
         metavar="S",
         help="seconds between SIGTERM and SIGKILL when the other ranks are ended [%(default)g]",
@@ -304,28 +300,3 @@ def _without_place(variables: Mapping[str, str]) -> dict[str, str]:
 
 def _ranks(count: int) -> str:
     return f"{count} rank{'s' if count > 1 else ''}"
-
-
-def _count(text: str) -> int:
-    return _number(text, 1)
-
-
-def _natural(text: str) -> int:
-    return _number(text, 0)
-
-
-def _number(text: str, least: int) -> int:
-    number = int(text) if text.isascii() and text.isdecimal() else -1
-    if number < least:
-        raise argparse.ArgumentTypeError(f"must be a number from {least} on, got {text!r}")
-    return number
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, got {text!r}")
-    return seconds

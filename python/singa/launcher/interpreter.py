@@ -11,13 +11,6 @@ from pathlib import Path
 _HOME = str(Path(__file__).parents[2])
 
 
-def program_name(command: str = "") -> str:
-    """How messages and help texts name a command: "singa train" where it was started so, otherwise
-    "python -m singa train"."""
-    program = "singa" if Path(sys.argv[0]).name == "singa" else "python -m singa"
-    return f"{program} {command}".rstrip()
-
-
 def interpreter() -> list[str]:
     """This Python, with the options that it was started with."""
     return [sys.executable, *subprocess._args_from_interpreter_flags()]  # type: ignore[attr-defined]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import math
 import signal
 import sys
 import threading
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from .. import device, distributed
+from ..launcher.command_line import at_least, program_name
 from ..raw.process import get_num_threads, set_num_threads
 from . import checkpoint
 from .totals import NonFiniteLossError
@@ -22,26 +22,16 @@ from .totals import NonFiniteLossError
 __all__ = [
     "StopSignals",
     "add_device_arguments",
+    "add_model_argument",
     "add_run_arguments",
     "at_least",
     "choose_device",
     "parse_run",
+    "program",
     "reporting_errors",
     "say",
     "warnings_as_notes",
 ]
-
-
-def at_least(low: float, kind: Callable[[str], float]) -> Callable[[str], float]:
-    """Type of an argument: a finite number of type `kind` that is at least `low`."""
-
-    def number(text: str) -> float:
-        value = kind(text)
-        if not low <= value < math.inf:
-            raise argparse.ArgumentTypeError(f"must be {low} or more, got {text}")
-        return value
-
-    return number
 
 
 def add_run_arguments(parser: argparse.ArgumentParser, out: str, saved_after: str) -> None:
@@ -82,6 +72,15 @@ def add_device_arguments(parser: argparse.ArgumentParser) -> None:
         default=0,
         metavar="N",
         help="CPU threads; 0: all cores [0]",
+    )
+
+
+def add_model_argument(parser: argparse.ArgumentParser) -> None:
+    """Adds MODEL, what `singa.load` opens."""
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="a run's folder, such as runs/pets, a file of Model.save, or an ONNX file",
     )
 
 
@@ -230,6 +229,20 @@ def warnings_as_notes() -> Iterator[None]:
 def _print_note(message: Warning | str, *_: object, **__: object) -> None:
     if distributed.is_main():
         print(f"note: {message}", file=sys.stderr, flush=True)
+
+
+def program(
+    command: str,
+    parse: Callable[[Sequence[str] | None], argparse.Namespace],
+    work: Callable[[argparse.Namespace], int],
+) -> Callable[..., int]:
+    """The function of arguments that runs a command of `python -m singa`, and returns the exit
+    status."""
+
+    def main(argv: Sequence[str] | None = None) -> int:
+        return reporting_errors(program_name(command), lambda: work(parse(argv)))
+
+    return main
 
 
 def reporting_errors(prog: str, program: Callable[[], int]) -> int:

@@ -180,7 +180,7 @@ def test_no_gpu(main, tmp_path, monkeypatch, capsys):
         (["--out", f"{__file__}/run"], 1, f"Not a directory: '{__file__}/run'"),
         (["--images", "0"], 2, "argument --images: must be 1 or more, got 0"),
         (["--epochs", "-1"], 2, "argument --epochs: must be 1 or more, got -1"),
-        (["--batch-size", "2.5"], 2, "argument --batch-size: invalid number value: '2.5'"),
+        (["--batch-size", "2.5"], 2, "argument --batch-size: must be 1 or more, got 2.5"),
         (["--lr", "nan"], 2, "argument --lr: must be 0 or more, got nan"),
         (["--lr", "inf"], 2, "argument --lr: must be 0 or more, got inf"),
         (["--seed", "-1"], 2, "argument --seed: must be 0 or more, got -1"),

@@ -116,7 +116,9 @@ def test_without_onnx_runtime(
     assert _run(path, "--check") == 1
     captured = capsys.readouterr()
     assert "6 nodes" in captured.out
-    assert captured.err == "[onnx] --check needs ONNX Runtime: pip install onnxruntime\n"
+    assert captured.err == (
+        "python -m singa onnx: [onnx] --check needs ONNX Runtime: pip install onnxruntime\n"
+    )
 
 
 def test_without_onnx(
@@ -141,7 +143,7 @@ def test_bad_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert captured.err.count("\n") == 1
     (tmp_path / "cut.onnx").write_bytes(cut)
     assert _run(str(tmp_path / "cut.onnx")) == 1
-    assert capsys.readouterr().err.startswith("[onnx.load] ")
+    assert capsys.readouterr().err.startswith("python -m singa onnx: [onnx.load] ")
     assert _run(str(tmp_path / "missing.onnx")) == 1
     assert "missing.onnx" in capsys.readouterr().err
     assert _run(str(tmp_path)) == 1  # a folder

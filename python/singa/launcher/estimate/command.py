@@ -9,13 +9,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ..command_line import at_least, command_parser, positive
 from ..environment import FOREIGN, Environment
 from ..interpreter import finding_singa, interpreter
 from . import picture, step_profile
 from .chain import Network, chain, ring
 from .simulation import Estimate, estimate
 
-PROG = "python -m singa launch --estimate"
 _EXCHANGES = {"chain": chain, "ring": ring}
 _MOST = 1024
 _DESCRIPTION = """\
@@ -36,32 +36,27 @@ memory of a machine. docs/clusters.md says what is simulated, and how near measu
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The arguments. Exits with status 2 if they are wrong."""
-    parser = argparse.ArgumentParser(
-        prog=PROG,
-        usage="%(prog)s --profile FILE [options] [[-m] SCRIPT ...]",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    usage = "--profile FILE [options] [[-m] SCRIPT ...]"
+    parser = command_parser("launch --estimate", _DESCRIPTION, usage, allow_abbrev=False)
     add = parser.add_argument
     add("--profile", type=Path, required=True, metavar="FILE", help="the recorded step (JSON)")
     add(
         "--mbit",
-        type=_positive,
+        type=positive,
         default=1000.0,
         metavar="X",
         help="Mbit a second that a machine sends, of 10^6 bits [%(default)g]",
     )
     add(
         "--latency",
-        type=_positive,
+        type=positive,
         default=0.1,
         metavar="MS",
         help="milliseconds of a short message from one rank to the next machine's [%(default)g]",
     )
     add(
         "--per-machine",
-        type=_count,
+        type=at_least(1, int),
         default=1,
         metavar="P",
         help="ranks of a machine [%(default)d]",
@@ -159,29 +154,13 @@ def _row(*cells: str) -> str:
     return "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
-def _positive(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a positive number, got {text!r}")
-    return number
-
-
-def _count(text: str) -> int:
-    number = int(text) if text.isascii() and text.isdecimal() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be a number from 1 on, got {text!r}")
-    return number
-
-
 def _measurement(text: str) -> tuple[int, float]:
     """(ranks, seconds)."""
     ranks, _, milliseconds = text.partition("=")
-    if _count(ranks) < 2:
+    count, time = at_least(1, int)(ranks), positive(milliseconds)
+    if count < 2:
         raise argparse.ArgumentTypeError(f"one rank exchanges nothing, got {text!r}")
-    return _count(ranks), _positive(milliseconds) * 1e-3
+    return int(count), time * 1e-3
 
 
 def _picture(text: str) -> Path:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import singa
 from random_geometry import IMPLEMENTATIONS, preference
-from singa import autograd, layer, model, models, opt, plan_cache, tensor
+from singa import autograd, layer, models, opt, plan_cache, tensor
 from singa import singa_wrap as wrap
 
 THREADS = 8
@@ -79,34 +79,25 @@ def test_threads_infer_as_one_alone(code: int, meanwhile: Callable[[int], None] 
             np.testing.assert_array_equal(y, alone[i])
 
 
-class Small(model.Model):
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = layer.Conv2d(3, 9, 3, padding=1)
-        self.norm = layer.BatchNorm2d(9)
-        self.relu = layer.ReLU()
-        self.pool = layer.MaxPool2d(2, 2)
-        self.flatten = layer.Flatten()
-        self.linear = layer.Linear(5)
-        self.loss = layer.SoftMaxCrossEntropy()
-
-    def forward(self, x: Any) -> Any:
-        y = self.pool(self.relu(self.norm(self.conv(x))))
-        return self.linear(self.flatten(y))
+def _small() -> models.Sequential:
+    return models.Sequential(
+        *(layer.Conv2d(3, 9, 3, padding=1), layer.BatchNorm2d(9), layer.ReLU()),
+        *(layer.MaxPool2d(2, 2), layer.Flatten(), layer.Linear(5)),
+    )
 
 
 def test_threads_train_their_own_models_as_one_alone() -> None:
-    def made() -> list[Small]:
+    def made() -> list[models.Sequential]:
         singa.seed(6)
         nets = []
         for i in range(THREADS):
-            net = Small()
+            net = _small()
             net.set_optimizer(opt.SGD(lr=0.05, momentum=0.9))
             net.compile([tensor.from_numpy(_images(2 + i % 2, i, 8))], is_train=True)
             nets.append(net)
         return nets
 
-    def train(net: Small, number: int) -> dict[str, np.ndarray[Any, Any]]:
+    def train(net: models.Sequential, number: int) -> dict[str, np.ndarray[Any, Any]]:
         net.train()
         for step in range(4):
             x = tensor.from_numpy(_images(2 + number % 2, 10 * number + step, 8))
@@ -114,9 +105,9 @@ def test_threads_train_their_own_models_as_one_alone() -> None:
         return {name: t.numpy() for name, t in net.get_states().items()}
 
     first = made()
-    untrained = first[0].conv.W.numpy()
+    untrained = first[0][0].W.numpy()
     alone = [train(net, i) for i, net in enumerate(first)]
-    assert not np.array_equal(first[0].conv.W.numpy(), untrained)
+    assert not np.array_equal(first[0][0].W.numpy(), untrained)
     nets = made()
     together = _at_once(lambda i: train(nets[i], i), _disturb)
     for expected, got in zip(alone, together, strict=True):

@@ -7,21 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import singa
-from singa import data, device, layer, model, opt, tensor
+from singa import data, device, layer, models, opt, tensor
 
 if TYPE_CHECKING:
     from singa.singa_wrap import Device
-
-
-class Network(model.Model):
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = layer.Sequential(layer.Flatten(), layer.Linear(8), layer.ReLU())
-        self.fc = layer.Linear(4)
-        self.loss = layer.SoftMaxCrossEntropy()
-
-    def forward(self, x: tensor.Tensor) -> tensor.Tensor:
-        return self.fc(self.body(x))
 
 
 def loader(dev: "Device | None", **arguments: int) -> data.DataLoader:
@@ -34,7 +23,7 @@ def loader(dev: "Device | None", **arguments: int) -> data.DataLoader:
 def trained(gpu: "Device", dev: "Device | None", epochs: int = 4) -> list[float]:
     """Losses of training on a GPU, none of which is read before the end."""
     gpu.SetRandSeed(5)
-    net = Network()
+    net = models.Sequential(layer.Flatten(), layer.Linear(8), layer.ReLU(), layer.Linear(4))
     net.set_optimizer(opt.SGD(lr=0.1, momentum=0.9))
     net.compile([tensor.zeros((5, 2, 5, 5), gpu)], use_graph=True)
     losses = []

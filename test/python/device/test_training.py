@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from singa import device, layer, model, opt, tensor
+from singa import device, layer, models, opt, tensor
 
 if TYPE_CHECKING:
     from singa.singa_wrap import Device
@@ -22,16 +22,6 @@ def convolutional() -> list[Any]:
     ]
 
 
-class Network(model.Model):
-    def __init__(self, layers: list[Any]) -> None:
-        super().__init__()
-        self.body = layer.Sequential(*layers)
-        self.loss = layer.SoftMaxCrossEntropy()
-
-    def forward(self, x: tensor.Tensor) -> tensor.Tensor:
-        return self.body(x)
-
-
 def losses_on(
     dev: "Device", layers: list[Any], shape: tuple[int, ...], use_graph: bool
 ) -> list[float]:
@@ -39,7 +29,7 @@ def losses_on(
     random = np.random.default_rng(3)
     x = tensor.from_numpy(random.standard_normal((8, *shape), np.float32), dev)
     y = tensor.from_numpy(random.integers(0, 4, 8).astype(np.int32), dev)
-    net = Network(layers)
+    net = models.Sequential(*layers)
     net.set_optimizer(opt.SGD(lr=0.1, momentum=0.9, weight_decay=1e-3))
     net.compile([x], is_train=True, use_graph=use_graph)
     assert {p.device.name() for p in net.get_params().values()} == {dev.name()}
@@ -53,7 +43,7 @@ def test_a_network_learns_the_same_in_float16(gpu: "Device", use_graph: bool) ->
     random = np.random.default_rng(3)
     x = tensor.from_numpy(random.standard_normal((8, 2, 12, 12), np.float32), gpu)
     y = tensor.from_numpy(random.integers(0, 4, 8).astype(np.int32), gpu)
-    net = Network(convolutional())
+    net = models.Sequential(*convolutional())
     scaler = opt.GradScaler(2.0**20)
     net.set_optimizer(opt.SGD(lr=0.1, momentum=0.9, weight_decay=1e-3, scaler=scaler))
     net.compile([x], dtype="float16", use_graph=use_graph)
@@ -95,7 +85,7 @@ def test_nobody_waits_for_what_a_scaler_decides(
         gpu.SetRandSeed(5)
         x = tensor.from_numpy(np.random.default_rng(3).standard_normal((8, 10), np.float32), gpu)
         y = tensor.from_numpy(np.arange(8, dtype=np.int32) % 4, gpu)
-        net = Network(perceptron())
+        net = models.Sequential(*perceptron())
         net.set_optimizer(make(scaler))
         net.compile([x], use_graph=use_graph)
         losses = [net(x, y)[1] for _ in range(6)]

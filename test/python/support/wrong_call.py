@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import singa
 from resident import resident
-from singa import autograd, data, device, initializer, layer, model, opt, tensor
+from singa import autograd, data, device, initializer, layer, model, models, opt, tensor
 from singa import singa_wrap as wrap
 
 #: Memory that a rejected call may take, in bytes.
@@ -130,31 +130,16 @@ def shared() -> dict[str, Any]:
     }  # fmt: skip
 
 
-class _Net(model.Model):
-    """Has an operation of each kind that keeps something: plans, running statistics, positions,
-    masks."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = layer.Conv2d(4, 3, padding=1)
-        self.norm = layer.BatchNorm2d()
-        self.pool = layer.MaxPool2d(2)
-        self.drop = layer.Dropout(0.25)
-        self.fc = layer.Linear(3)
-        self.loss = layer.SoftMaxCrossEntropy()
-
-    def forward(self, x: tensor.Tensor) -> tensor.Tensor:
-        y = self.pool(autograd.relu(self.norm(self.conv(x))))
-        return self.fc(self.drop(autograd.flatten(y)))
-
-
 def trained() -> list[str]:
     """Losses of three steps and the output of the trained network, as bits."""
     singa.seed(11)
     random = np.random.default_rng(12)
     x = tensor.from_numpy(random.standard_normal((6, 2, 6, 6), np.float32))
     y = tensor.from_numpy(random.integers(0, 3, 6).astype(np.int32))
-    net = _Net()
+    net = models.Sequential(  # with operations of each kind that keeps something
+        *(layer.Conv2d(4, 3, padding=1), layer.BatchNorm2d(), layer.ReLU(), layer.MaxPool2d(2)),
+        *(layer.Flatten(), layer.Dropout(0.25), layer.Linear(3)),
+    )
     net.set_optimizer(opt.SGD(lr=0.1, momentum=0.9))
     net.compile([x], is_train=True)
     losses = [float(net(x, y)[1].numpy()[0]).hex() for _ in range(3)]

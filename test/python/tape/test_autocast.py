@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 import singa
-from singa import autograd, layer, model, models, opt, tensor
+from singa import autograd, layer, models, opt, tensor
 from singa.tensor import Tensor
 
 
@@ -99,25 +99,6 @@ def test_other_types_are_refused(dtype: str) -> None:
         autograd.autocast(dtype)
 
 
-class Net(model.Model):
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv1 = layer.Conv2d(16, 3, padding=1)
-        self.bn = layer.BatchNorm2d()
-        self.conv2 = layer.Conv2d(16, 3, padding=1)
-        self.fc = layer.Linear(3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = autograd.relu(self.bn(self.conv1(x)))
-        return self.fc(autograd.flatten(autograd.relu(self.conv2(y))))
-
-    def train_one_batch(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        out = self.forward(x)
-        loss = autograd.softmax_cross_entropy(out, y)
-        self.optimizer(loss)
-        return out, loss
-
-
 @pytest.mark.parametrize("lowered", ["bfloat16", "float16"])
 def test_a_compiled_model_trains_like_float32(lowered: str) -> None:
     random = np.random.default_rng(2)
@@ -126,7 +107,10 @@ def test_a_compiled_model_trains_like_float32(lowered: str) -> None:
     losses: dict[str, list[float]] = {}
     for dtype in ("float32", lowered):
         singa.seed(3)
-        net = Net()
+        net = models.Sequential(
+            *(layer.Conv2d(16, 3, padding=1), layer.BatchNorm2d(), layer.ReLU()),
+            *(layer.Conv2d(16, 3, padding=1), layer.ReLU(), layer.Flatten(), layer.Linear(3)),
+        )
         scaler = opt.GradScaler(2.0**10) if dtype == "float16" else None
         net.set_optimizer(opt.SGD(lr=0.05, momentum=0.9, scaler=scaler))
         net.compile([x], dtype=dtype)

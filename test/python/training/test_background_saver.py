@@ -11,23 +11,8 @@ import numpy as np
 import pytest
 import singa
 from ranks import in_ranks
-from singa import autograd, distributed, layer, model, opt, tensor
+from singa import distributed, layer, models, opt, tensor
 from singa.training import checkpoint
-
-
-class Net(model.Model):
-    def __init__(self):
-        super().__init__()
-        self.fc = layer.Linear(3)
-
-    def forward(self, x):
-        return self.fc(x)
-
-    def train_one_batch(self, x, y):
-        loss = autograd.softmax_cross_entropy(self.forward(x), y)
-        self.optimizer(loss)
-        return loss
-
 
 HERE = os.path.dirname(__file__)
 DRAWN = np.random.default_rng(1)
@@ -37,7 +22,7 @@ Y = DRAWN.integers(0, 3, 4).astype(np.int32)
 
 def new(optimizer=None):
     singa.seed(1)
-    net = Net()
+    net = models.Sequential(layer.Linear(3))
     net.set_optimizer(optimizer or opt.SGD(lr=0.5, momentum=0.9))
     net.compile([tensor.from_numpy(X)])
     return net

@@ -5,6 +5,7 @@ test/python/layer/test_table.py and test/python/onnx/test_save.py run each entry
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -103,7 +104,17 @@ for _options in (
 ours("Conv2d SAME_LOWER", lambda: layer.Conv2d(4, 4, stride=2, pad_mode="SAME_LOWER"), IMAGE)
 ours("Conv2d with ReLU", lambda: layer.Conv2d(4, 3, activation="RELU"), IMAGE)
 ours("Conv2d of groups", lambda: layer.Conv2d(4, (3, 2), stride=2, group=2, dilation=2), IMAGE)
-ours("SeparableConv2d", lambda: layer.SeparableConv2d(4, 3), IMAGE)
+pair(
+    "SeparableConv2d",
+    lambda: layer.SeparableConv2d(6, 3, padding=1),
+    lambda nn: nn.Sequential(
+        OrderedDict(
+            depthwise_conv=nn.Conv2d(4, 4, 3, padding=1, groups=4, bias=False),
+            point_conv=nn.Conv2d(4, 6, 1, bias=False),
+        )
+    ),
+    IMAGE,
+)
 
 # Products.
 
@@ -116,6 +127,7 @@ pair(
 )
 pair("Linear of three axes", lambda: layer.Linear(5), lambda nn: nn.Linear(4, 5), (2, 3, 4))
 ours("Gemm", lambda: layer.Gemm(5, alpha=0.5, beta=2.0), ROWS)
+pair("Gemm like Linear", lambda: layer.Gemm(5), lambda nn: nn.Linear(4, 5), ROWS)
 
 # Pooling.
 
@@ -159,7 +171,7 @@ for _axes, _shape in ((1, SIGNAL), (2, IMAGE), (3, VOLUME)):
 
 # Normalisation.
 
-ours("BatchNorm2d", lambda: layer.BatchNorm2d(), IMAGE)
+pair("BatchNorm2d", lambda: layer.BatchNorm2d(momentum=0.1), lambda nn: nn.BatchNorm2d(4), IMAGE)
 same("LayerNorm", (2, 5, 24), 24)
 same("LayerNorm", (3, 5, 24), (5, 24), eps=1e-3, bias=False)
 same("LayerNorm", (2, 24), 24, elementwise_affine=False)
@@ -183,7 +195,7 @@ same("GLU", IMAGE, 1)
 same("Softplus", IMAGE, 0.5, 3.0)
 pair("PReLU", lambda: layer.PReLU(init=0.3), lambda nn: nn.PReLU(init=0.3), IMAGE)
 pair("PReLU of channels", lambda: layer.PReLU(4, 0.3), lambda nn: nn.PReLU(4, 0.3), IMAGE)
-same("Softmax", ROWS, -1)
+same("Softmax", IMAGE, 1)
 same("LogSoftmax", IMAGE, 1)
 
 # Others.
@@ -241,7 +253,12 @@ ours("RNN with ReLU", lambda: layer.CudnnRNN(5, rnn_mode="relu", bias=False), (2
 
 same("Unflatten", ROWS, 1, (2, 2))
 same("Unflatten", IMAGE, -1, (2, -1, 1))
-ours("BatchNorm1d of rows", lambda: layer.BatchNorm1d(4), ROWS)
-ours("BatchNorm1d of signals", lambda: layer.BatchNorm1d(4), SIGNAL)
-ours("BatchNorm3d", lambda: layer.BatchNorm3d(4), VOLUME)
-ours("BatchNorm2d without weights", lambda: layer.BatchNorm2d(4, affine=False), IMAGE)
+same("BatchNorm1d", ROWS, 4)
+same("BatchNorm1d", SIGNAL, 4, affine=False)
+same("BatchNorm3d", VOLUME, 4)
+pair(
+    "BatchNorm2d without weights",
+    lambda: layer.BatchNorm2d(4, momentum=0.1, affine=False),
+    lambda nn: nn.BatchNorm2d(4, affine=False),
+    IMAGE,
+)

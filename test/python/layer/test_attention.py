@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 from bits import check_replays
+from like_torch import check_like_torch
 from singa import autograd, layer, model, tensor
 
 
@@ -21,70 +22,6 @@ def sampling() -> Iterator[None]:
     autograd.training = before
 
 
-class Around(model.Model):
-    """A model of one layer, whose weights load_torch can name."""
-
-    def __init__(self, inner: layer.Layer) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, *xs: Any, **options: Any) -> tensor.Tensor:
-        return self.inner(*xs, **options)
-
-
-def _input(array: np.ndarray, dtype: str = "float32") -> tensor.Tensor:
-    x = tensor.from_numpy(array.astype(dtype), dtype=dtype)
-    x.requires_grad = x.stores_grad = True
-    return x
-
-
-def _compare(
-    torch: ModuleType,
-    ours: layer.Layer,
-    theirs: Any,
-    arrays: list[np.ndarray],
-    dtype: str,
-    ours_options: dict[str, Any] | None = None,
-    theirs_options: dict[str, Any] | None = None,
-    one_result: Callable[[Any], Any] = lambda y: y,
-) -> None:
-    """Results and all gradients with PyTorch's weights, replaced by random ones."""
-    rng = np.random.default_rng(3)
-    theirs = theirs.to(getattr(torch, dtype))
-    with torch.no_grad():
-        for parameter in theirs.parameters():
-            parameter.copy_(torch.from_numpy(rng.normal(0, 0.4, parameter.shape)))
-    xs = [_input(array, dtype) for array in arrays]
-    net = Around(ours)
-    net.compile(xs, is_train=True, use_graph=False)
-    net.load_torch({f"inner.{name}": value for name, value in theirs.state_dict().items()})
-    y = net.forward(*xs, **(ours_options or {}))
-    pxs = [torch.from_numpy(array.astype(dtype)).requires_grad_() for array in arrays]
-    theirs_y = one_result(theirs(*pxs, **(theirs_options or {})))
-    dy = rng.normal(size=tuple(theirs_y.shape)).astype(dtype)
-    theirs_y.backward(torch.from_numpy(dy))
-    gradients = dict(autograd.backward(y, tensor.from_numpy(dy, dtype=dtype)))
-    limit = {"float32": 3e-5, "float64": 1e-12}[dtype]
-
-    def close(got: Any, want: Any) -> None:
-        want = want.detach().numpy()
-        np.testing.assert_allclose(
-            got.numpy(), want, rtol=0, atol=limit * max(1.0, np.abs(want).max())
-        )
-
-    close(y, theirs_y)
-    for x, px in zip(xs, pxs, strict=True):
-        close(gradients[x], px.grad)
-    parameters = net.get_params()
-    for name, parameter in theirs.named_parameters():
-        # A Linear's W is the transpose of PyTorch's weight, its b the bias.
-        linear = name.rpartition(".")[0].endswith(("out_proj", "linear1", "linear2"))
-        short = {"weight": "W", "bias": "b"} if linear else {}
-        head, _, leaf = f"inner.{name}".rpartition(".")
-        mine = gradients[parameters[f"{head}.{short.get(leaf, leaf)}"]]
-        close(mine.transpose() if short.get(leaf) == "W" else mine, parameter.grad)
-
-
 def _arrays(*shapes: tuple[int, ...]) -> list[np.ndarray]:
     rng = np.random.default_rng(4)
     return [rng.normal(size=shape) for shape in shapes]
@@ -93,66 +30,11 @@ def _arrays(*shapes: tuple[int, ...]) -> list[np.ndarray]:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("options", [{}, {"bias": False}])
 def test_self_attention(torch: ModuleType, dtype: str, options: dict[str, Any]) -> None:
+    """MultiheadAttention, which has tests of its own, calls it with three tensors."""
     ours = layer.MultiHeadAttention(24, 4, **options)
     theirs = torch.nn.MultiheadAttention(24, 4, batch_first=True, **options)
-    theirs.forward, forward = lambda x, **kw: forward(x, x, x, **kw), theirs.forward
-    _compare(torch, ours, theirs, _arrays((2, 7, 24)), dtype, one_result=lambda y: y[0])
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("sizes", [{}, {"kdim": 10, "vdim": 14}])
-@pytest.mark.parametrize("batch_first", [True, False])
-def test_cross_attention(
-    torch: ModuleType, dtype: str, sizes: dict[str, int], batch_first: bool
-) -> None:
-    options = {"batch_first": batch_first, **sizes}
-    shapes = [(2, 5, 24), (2, 7, sizes.get("kdim", 24)), (2, 7, sizes.get("vdim", 24))]
-    if not batch_first:
-        shapes = [(shape[1], shape[0], shape[2]) for shape in shapes]
-    _compare(
-        torch,
-        layer.MultiHeadAttention(24, 4, **options),
-        torch.nn.MultiheadAttention(24, 4, **options),
-        _arrays(*shapes),
-        dtype,
-        one_result=lambda y: y[0],
-    )
-
-
-_RNG = np.random.default_rng(5)
-_PADDING = np.arange(7)[None] >= np.array([[5], [7]])
-_MASKS = {
-    "padding": (_PADDING, None),
-    "bool": (None, _RNG.random((5, 7)) < 0.3),
-    "float": (None, _RNG.normal(size=(5, 7))),
-    "both bool": (_PADDING, _RNG.random((5, 7)) < 0.3),
-    "bool and float": (_PADDING, _RNG.normal(size=(5, 7))),
-    "of each head": (None, _RNG.random((8, 5, 7)) < 0.3),
-}
-
-
-@pytest.mark.parametrize("name", _MASKS)
-def test_masks(torch: ModuleType, name: str) -> None:
-    padding, mask = _MASKS[name]
-    ours, theirs = {}, {"need_weights": False}
-    for option, array in (("key_padding_mask", padding), ("attn_mask", mask)):
-        if array is not None:
-            array = array if array.dtype == bool else array.astype(np.float32)
-            ours[option], theirs[option] = tensor.from_numpy(array), torch.from_numpy(array)
-    if name == "bool and float":  # PyTorch asks for one type of both
-        theirs["key_padding_mask"] = torch.zeros(2, 7).masked_fill(
-            theirs["key_padding_mask"], -torch.inf
-        )
-    _compare(
-        torch,
-        layer.MultiHeadAttention(24, 4),
-        torch.nn.MultiheadAttention(24, 4, batch_first=True),
-        _arrays((2, 5, 24), (2, 7, 24), (2, 7, 24)),
-        "float32",
-        ours,
-        theirs,
-        lambda y: y[0],
-    )
+    of = lambda module, x: module(x, x, x)[0]  # noqa: E731
+    check_like_torch(torch, ours, theirs, _arrays((2, 7, 24)), dtype, other=of)
 
 
 def test_masks_of_four_axes_are_those_of_each_head() -> None:
@@ -192,7 +74,7 @@ def test_grouped_heads_share_keys_and_values() -> None:
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 def test_encoder_layer(torch: ModuleType, norm_first: bool, activation: str) -> None:
     options = {"dim_feedforward": 40, "norm_first": norm_first, "activation": activation}
-    _compare(
+    check_like_torch(
         torch,
         layer.TransformerEncoderLayer(24, 4, dropout=0.0, **options),
         torch.nn.TransformerEncoderLayer(24, 4, dropout=0.0, batch_first=True, **options),
@@ -204,15 +86,15 @@ def test_encoder_layer(torch: ModuleType, norm_first: bool, activation: str) -> 
 def test_encoder(torch: ModuleType) -> None:
     ours = layer.TransformerEncoderLayer(24, 4, 40, dropout=0.0)
     theirs = torch.nn.TransformerEncoderLayer(24, 4, 40, dropout=0.0, batch_first=True)
-    mask = np.triu(np.ones((7, 7), bool), 1)
-    _compare(
+    mask = torch.from_numpy(np.triu(np.ones((7, 7), bool), 1))
+    check_like_torch(
         torch,
         layer.TransformerEncoder(ours, 3, layer.LayerNorm(24)),
         torch.nn.TransformerEncoder(theirs, 3, torch.nn.LayerNorm(24)),
         _arrays((2, 7, 24)),
         "float64",
-        {"is_causal": True},
-        {"mask": torch.from_numpy(mask)},
+        lambda inner, x: inner(x, is_causal=True),
+        lambda module, x: module(x, mask),
     )
 
 

@@ -4,46 +4,7 @@ import numpy as np
 import pytest
 import singa
 from arrays import array, image
-from singa import autograd, layer, model, opt, tensor
-
-
-def like_torch(torch, ours, theirs, pairs, *inputs, tolerance=1e-5):
-    """Compares outputs, and gradients of inputs and parameters. `pairs` maps singa's names to
-    PyTorch's."""
-    autograd.training = True
-    try:
-        xs = [tensor.Tensor(data=x, stores_grad=True) for x in inputs]
-        ours(*xs)
-        for own, other in pairs(ours, theirs):
-            own.copy_from_numpy(other.detach().numpy().reshape(own.shape))
-        y = ours(*xs)
-        torch_xs = [torch.from_numpy(x).requires_grad_() for x in inputs]
-        torch_y = theirs(*torch_xs)
-        np.testing.assert_allclose(
-            y.numpy(), torch_y.detach().numpy(), rtol=tolerance, atol=tolerance
-        )
-        dy = array(*y.shape)
-        torch_y.backward(torch.from_numpy(dy))
-        grads = autograd.gradients(y, tensor.from_numpy(dy))
-        for x, torch_x in zip(xs, torch_xs, strict=True):
-            np.testing.assert_allclose(
-                grads[x].numpy(), torch_x.grad.numpy(), rtol=tolerance, atol=tolerance
-            )
-        for own, other in pairs(ours, theirs):
-            if other.grad is not None:
-                np.testing.assert_allclose(
-                    grads[own].numpy(),
-                    other.grad.numpy().reshape(own.shape),
-                    rtol=10 * tolerance,
-                    atol=10 * tolerance,
-                )
-    finally:
-        autograd.training = False
-
-
-def weight_and_bias(ours, theirs):
-    pairs = [(ours.W, theirs.weight)]
-    return [*pairs, (ours.b, theirs.bias)] if ours.b is not None else pairs
+from singa import autograd, layer, models, opt, tensor
 
 
 def test_conv2d_in_singas_older_form():
@@ -95,71 +56,12 @@ def test_four_paddings_in_singas_order(torch):
     np.testing.assert_allclose(y.numpy(), expected.numpy(), rtol=1e-5, atol=1e-5)
 
 
-def test_separable_conv2d(torch):
-    ours = layer.SeparableConv2d(6, 3, padding=1)
-    theirs = torch.nn.Sequential(
-        torch.nn.Conv2d(4, 4, 3, padding=1, groups=4, bias=False),
-        torch.nn.Conv2d(4, 6, 1, bias=False),
-    )
-    like_torch(
-        torch,
-        ours,
-        theirs,
-        lambda o, t: [(o.depthwise_conv.W, t[0].weight), (o.point_conv.W, t[1].weight)],
-        array(2, 4, 5, 5),
-    )
-
-
 def test_linear_in_singas_older_form():
     linear = layer.Linear(4, 3, False)
     assert linear(image(2, 4)).shape == (2, 3)
     assert linear.b is None
     with pytest.raises(ValueError, match=r"in_features is 4, got input \(2, 5\)"):
         layer.Linear(4, 3)(image(2, 5))
-
-
-@pytest.mark.parametrize("bias", [True, False])
-def test_gemm(torch, bias):
-    like_torch(
-        torch,
-        layer.Gemm(3, bias=bias),
-        torch.nn.Linear(5, 3, bias=bias),
-        weight_and_bias,
-        array(4, 5),
-    )
-
-
-def test_batchnorm_trains_and_infers_like_torch(torch):
-    ours, theirs = layer.BatchNorm2d(momentum=0.1), torch.nn.BatchNorm2d(4)
-    with torch.no_grad():
-        theirs.weight.uniform_(0.5, 1.5)
-        theirs.bias.uniform_(-0.5, 0.5)
-    pairs = lambda o, t: [(o.scale, t.weight), (o.bias, t.bias)]  # noqa: E731
-    theirs.eval()
-    ours(image(2, 4, 3, 3))
-    theirs.train()
-    for _ in range(3):
-        x = array(5, 4, 6, 6)
-        autograd.training = True
-        weight, bias = theirs.weight.detach().numpy(), theirs.bias.detach().numpy()
-        ours.set_params({"scale": weight, "bias": bias})
-        y = ours(tensor.from_numpy(x))
-        autograd.training = False
-        np.testing.assert_allclose(
-            y.numpy(), theirs(torch.from_numpy(x)).detach().numpy(), rtol=1e-5, atol=1e-5
-        )
-    np.testing.assert_allclose(ours.running_mean.numpy(), theirs.running_mean.numpy(), rtol=1e-5)
-    np.testing.assert_allclose(ours.running_var.numpy(), theirs.running_var.numpy(), rtol=1e-5)
-    theirs.eval()
-    x = array(2, 4, 3, 3)
-    np.testing.assert_allclose(
-        ours(tensor.from_numpy(x)).numpy(),
-        theirs(torch.from_numpy(x)).detach().numpy(),
-        rtol=1e-5,
-        atol=1e-5,
-    )
-    theirs.train()
-    like_torch(torch, ours, theirs, pairs, array(6, 4, 5, 5), tolerance=2e-5)
 
 
 def test_batchnorm_with_residual_and_relu_like_torch(torch, training):
@@ -230,24 +132,12 @@ def test_batchnorm_and_activations_at_once_like_torch(torch, training, function)
 
 
 def test_sequential_is_fused_in_recorded_steps():
-    class Net(model.Model):
-        def __init__(self):
-            super().__init__()
-            self.body = layer.Sequential(layer.Conv2d(4, 3), layer.BatchNorm2d(), layer.ReLU6())
-
-        def forward(self, x):
-            return self.body(x)
-
-        def train_one_batch(self, x, y):
-            out = self.forward(x)
-            loss = autograd.mse_loss(out, y)
-            self.optimizer(loss)
-            return out, loss
-
-    net, x = Net(), tensor.from_numpy(array(2, 3, 6, 6))
+    net = models.Sequential(
+        layer.Conv2d(4, 3), layer.BatchNorm2d(), layer.ReLU6(), loss=autograd.mse_loss
+    )
+    x, y = image(2, 3, 6, 6), image(2, 4, 4, 4)
     net.set_optimizer(opt.SGD(lr=0.1))
     net.compile([x], is_train=True, use_graph=True)
-    y = tensor.from_numpy(array(2, 4, 4, 4))
     for _ in range(3):
         net(x, y)
     with singa.profile() as profile:
@@ -352,31 +242,6 @@ def test_lstm(torch):
     np.testing.assert_allclose(c.numpy(), cy[0].numpy(), rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(h.numpy(), out[-1].numpy())
     assert len(ours.get_params()) == 16
-
-
-@pytest.mark.parametrize("mode", ["lstm", "gru", "tanh", "relu"])
-@pytest.mark.parametrize("bidirectional", [False, True])
-def test_cudnn_rnn(torch, mode, bidirectional):
-    options = dict(num_layers=2, batch_first=True, bidirectional=bidirectional)
-    ours = layer.CudnnRNN(4, rnn_mode=mode, **options)
-    x = array(2, 5, 3)
-    ours(tensor.from_numpy(x))
-    kind = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}.get(mode)
-    theirs = kind(3, 4, **options) if kind else torch.nn.RNN(3, 4, nonlinearity=mode, **options)
-    # One vector has all weights, then all biases, ordered by layer and direction.
-    named = dict(theirs.named_parameters())
-    ends = [f"_l{i}{end}" for i in range(2) for end in ([""] + ["_reverse"] * bidirectional)]
-    order = [
-        f"{what}_{part}{end}"
-        for what in ("weight", "bias")
-        for end in ends
-        for part in ("ih", "hh")
-    ]
-    flat = np.concatenate([named[name].detach().numpy().reshape(-1) for name in order])
-    ours.W.copy_from_numpy(flat)
-    expected, _ = theirs(torch.from_numpy(x))
-    got = ours(tensor.from_numpy(x))
-    np.testing.assert_allclose(got.numpy(), expected.detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_cudnn_rnn_last_output_and_mask():

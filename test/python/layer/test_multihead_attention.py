@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from singa import autograd, layer, model, tensor
+from like_torch import check_like_torch
+from singa import autograd, layer, tensor
 from singa.models import description
 
 RNG = np.random.default_rng(5)
@@ -16,109 +17,69 @@ MASKS: dict[str, dict[str, np.ndarray]] = {
     "none": {},
     "padding": {"key_padding_mask": PADDING},
     "bool": {"attn_mask": RNG.random((5, 7)) < 0.3},
-    "float": {"attn_mask": RNG.normal(size=(5, 7)).astype(np.float32)},
+    "float": {"attn_mask": RNG.normal(size=(5, 7))},
     "both": {"key_padding_mask": PADDING, "attn_mask": RNG.random((5, 7)) < 0.3},
+    "bool and float": {"key_padding_mask": PADDING, "attn_mask": RNG.normal(size=(5, 7))},
     "heads": {"attn_mask": RNG.random((8, 5, 7)) < 0.3},
 }
 
 
-class Around(model.Model):
-    """A model of one layer, whose weights load_torch can name."""
-
-    def __init__(self, inner: layer.Layer) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, *xs: Any, **options: Any) -> Any:
-        return self.inner(*xs, **options)
-
-
-def made(torch: ModuleType, *args: Any, **options: Any) -> tuple[Around, Any]:
-    """Both layers with the same random weights, not compiled yet."""
-    theirs = torch.nn.MultiheadAttention(*args, **options)
-    with torch.no_grad():
-        for parameter in theirs.parameters():
-            values = RNG.normal(0, 0.4, parameter.shape).astype(np.float32)
-            parameter.copy_(torch.from_numpy(values))
-    return Around(layer.MultiheadAttention(*args, **options)), theirs
-
-
 def compared(
-    torch: ModuleType, ours: Around, theirs: Any, shapes: Any, options: dict[str, Any]
+    torch: ModuleType,
+    shapes: list[tuple[int, ...]],
+    options: dict[str, Any],
+    dtype: str = "float32",
+    **arguments: Any,
 ) -> None:
-    """Results, weights and all gradients, of a sum over both results."""
-    arrays = [RNG.normal(size=shape).astype(np.float32) for shape in shapes]
-    xs = [tensor.from_numpy(array) for array in arrays]
-    for x in xs:
-        x.requires_grad = x.stores_grad = True
-    ours.compile(xs, is_train=True, use_graph=False)
-    ours.load_torch({f"inner.{name}": value for name, value in theirs.state_dict().items()})
-    masks = {
-        n: tensor.from_numpy(v) if isinstance(v, np.ndarray) else v for n, v in options.items()
-    }
-    y, weights = ours.forward(*xs, **masks)
-    pxs = [torch.from_numpy(array).requires_grad_() for array in arrays]
-    masks = {n: torch.from_numpy(v) if isinstance(v, np.ndarray) else v for n, v in options.items()}
-    their_y, their_weights = theirs(*pxs, **masks)
-    assert (weights is None) == (their_weights is None)
-    factors = [RNG.normal(size=tuple(their_y.shape)).astype(np.float32)]
-    loss, their_loss = (
-        autograd.reduce_sum(y * factors[0]),
-        (their_y * torch.from_numpy(factors[0])).sum(),
+    """Results, weights and all gradients."""
+
+    def ours(inner: Any, *xs: Any) -> Any:
+        masks = {n: tensor.from_numpy(v) for n, v in options.items() if isinstance(v, np.ndarray)}
+        return inner(*xs, **options | masks)
+
+    def other(module: Any, *xs: Any) -> Any:
+        masks = {n: torch.from_numpy(v) for n, v in options.items() if isinstance(v, np.ndarray)}
+        if len({mask.dtype for mask in masks.values()}) > 1:  # PyTorch asks for one type of both
+            padding = torch.zeros(2, 7).masked_fill(masks["key_padding_mask"], -torch.inf)
+            masks["key_padding_mask"] = padding.double()
+        return module(*xs, **options | masks)
+
+    check_like_torch(
+        torch,
+        layer.MultiheadAttention(24, 4, **arguments),
+        torch.nn.MultiheadAttention(24, 4, **arguments),
+        [RNG.normal(size=shape) for shape in shapes],
+        dtype,
+        ours,
+        other,
     )
-    if weights is not None:
-        assert weights.shape == tuple(their_weights.shape)
-        np.testing.assert_allclose(weights.numpy(), their_weights.detach().numpy(), atol=1e-6)
-        factor = RNG.normal(size=tuple(their_weights.shape)).astype(np.float32)
-        loss = loss + autograd.reduce_sum(weights * factor)
-        their_loss = their_loss + (their_weights * torch.from_numpy(factor)).sum()
-    assert y.shape == tuple(their_y.shape)
-    np.testing.assert_allclose(y.numpy(), their_y.detach().numpy(), atol=2e-5)
-    their_loss.backward()
-    gradients = autograd.gradients(loss)
-    for x, px in zip(xs, pxs, strict=True):
-        np.testing.assert_allclose(gradients[x].numpy(), px.grad.numpy(), atol=5e-5)
-    for name, value in ours.get_params().items():
-        leaf = {"out_proj.W": "out_proj.weight", "out_proj.b": "out_proj.bias"}
-        own = leaf.get(name.removeprefix("inner."), name.removeprefix("inner."))
-        want = theirs.get_parameter(own).grad.numpy()
-        want = want.T if name.endswith(".W") else want
-        np.testing.assert_allclose(gradients[value].numpy(), want, atol=5e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("name", MASKS)
-@pytest.mark.parametrize("use", ["averaged", "each head", "no weights"])
-def test_values_and_gradients(torch: ModuleType, name: str, use: str) -> None:
-    options = {
-        "averaged": {},
-        "each head": {"average_attn_weights": False},
-        "no weights": {"need_weights": False},
-    }[use]
-    ours, theirs = made(torch, 24, 4)
-    shapes = [(5, 2, 24), (7, 2, 24), (7, 2, 24)]  # length first, by default
-    compared(torch, ours, theirs, shapes, {**MASKS[name], **options})
-
-
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"batch_first": True},
-        {"batch_first": True, "bias": False},
-        {"batch_first": True, "kdim": 10, "vdim": 14},
-    ],
+    "use", [{}, {"average_attn_weights": False}, {"need_weights": False}], ids=str
 )
-def test_arguments(torch: ModuleType, options: dict[str, Any]) -> None:
-    ours, theirs = made(torch, 24, 4, **options)
+def test_values_and_gradients(torch: ModuleType, name: str, use: dict[str, bool]) -> None:
+    shapes = [(5, 2, 24), (7, 2, 24), (7, 2, 24)]  # length first, by default
+    compared(torch, shapes, MASKS[name] | use)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("use", [{}, {"need_weights": False}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"bias": False}, {"kdim": 10, "vdim": 14}], ids=str)
+def test_arguments(
+    torch: ModuleType, options: dict[str, Any], use: dict[str, bool], dtype: str
+) -> None:
     widths = options.get("kdim", 24), options.get("vdim", 24)
-    compared(torch, ours, theirs, [(2, 5, 24), (2, 7, widths[0]), (2, 7, widths[1])], {})
+    shapes = [(2, 5, 24), (2, 7, widths[0]), (2, 7, widths[1])]
+    compared(torch, shapes, use, dtype, batch_first=True, **options)
 
 
 @pytest.mark.parametrize("batch_first", [False, True])
 @pytest.mark.parametrize("use", [{}, {"average_attn_weights": False}, {"need_weights": False}])
 def test_one_sequence(torch: ModuleType, batch_first: bool, use: dict[str, Any]) -> None:
-    ours, theirs = made(torch, 24, 4, batch_first=batch_first)
     masks = {"key_padding_mask": PADDING[0], "attn_mask": RNG.random((5, 7)) < 0.2}
-    compared(torch, ours, theirs, [(5, 24), (7, 24), (7, 24)], {**masks, **use})
+    compared(torch, [(5, 24), (7, 24), (7, 24)], {**masks, **use}, batch_first=batch_first)
 
 
 def test_self_attention_has_one_projection() -> None:

@@ -2,36 +2,12 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 import singa
-from singa import autograd, layer, model, models, tensor
-
-
-@pytest.mark.parametrize("shape", [(6, 3), (6, 3, 5)], ids=str)
-@pytest.mark.parametrize("affine", [True, False])
-def test_batch_norm_of_rows_and_signals(
-    torch: ModuleType, shape: tuple[int, ...], affine: bool
-) -> None:
-    theirs, ours = torch.nn.BatchNorm1d(3, affine=affine), layer.BatchNorm1d(3, affine=affine)
-    x = np.random.default_rng(1).normal(2.0, 3.0, shape).astype(np.float32)
-    tx = tensor.Tensor(data=x, stores_grad=True)
-    px = torch.tensor(x).requires_grad_()
-    autograd.training = True
-    try:
-        y, py = ours(tx), theirs(px)
-        gradient = autograd.gradients(y, x)[tx]
-    finally:
-        autograd.training = False
-    py.backward(torch.tensor(x))
-    np.testing.assert_allclose(y.numpy(), py.detach().numpy(), rtol=0, atol=2e-5)
-    np.testing.assert_allclose(gradient.numpy(), px.grad.numpy(), rtol=0, atol=2e-5)
-    np.testing.assert_allclose(ours(tx).numpy(), theirs.eval()(px).detach().numpy(), atol=2e-5)
-    assert list(ours.get_params()) == (["scale", "bias"] if affine else [])
-    assert list(ours.get_states())[-2:] == ["running_mean", "running_var"]
+from singa import layer, model, models, tensor
 
 
 def test_wrong_axes_of_batch_norms() -> None:

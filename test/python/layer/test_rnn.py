@@ -9,25 +9,8 @@ import numpy as np
 import pytest
 import singa
 from bits import check_replays
+from like_torch import Around, loaded
 from singa import autograd, layer, model, tensor
-
-
-class Around(model.Model):
-    """A model of one recurrent layer."""
-
-    def __init__(self, inner: layer.Layer) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, x: tensor.Tensor) -> Any:
-        return self.inner(x)
-
-
-def _loaded(inner: layer.Layer, theirs: Any, x: tensor.Tensor) -> Around:
-    net = Around(inner)
-    net.compile([x], is_train=True, use_graph=False)
-    net.load_torch({f"inner.{name}": value for name, value in theirs.state_dict().items()})
-    return net
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -47,7 +30,7 @@ def test_gru_is_pytorchs(torch: ModuleType, options: dict[str, Any], dtype: str)
     theirs = torch.nn.GRU(3, 6, **options).to(getattr(torch, dtype))
     ours = layer.GRU(3, 6, **options)
     tx = tensor.Tensor(data=x, dtype=dtype, stores_grad=True)
-    net = _loaded(ours, theirs, tx)
+    net = loaded(ours, theirs, tx)
     batch = 5 if options.get("batch_first") else 4
     states = options.get("num_layers", 1) * (1 + options.get("bidirectional", False))
     h0 = rng.standard_normal((states, batch, 6)).astype(dtype)
@@ -149,16 +132,23 @@ def test_both_forms_agree_where_nothing_is_reset() -> None:
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("mode", ["lstm", "gru", "tanh", "relu"])
-def test_cudnn_rnn_loads_pytorchs_weights(torch: ModuleType, mode: str) -> None:
+def test_cudnn_rnn_loads_pytorchs_weights(
+    torch: ModuleType, mode: str, bidirectional: bool
+) -> None:
+    """In one vector: all weights, then all biases, ordered by layer and direction."""
     kind = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}.get(mode)
-    options = {"num_layers": 2, "batch_first": True, "bidirectional": True}
+    options = {"num_layers": 2, "batch_first": True, "bidirectional": bidirectional}
     theirs = kind(3, 4, **options) if kind else torch.nn.RNN(3, 4, nonlinearity=mode, **options)
     x = np.random.default_rng(4).standard_normal((2, 5, 3)).astype(np.float32)
-    net = _loaded(layer.CudnnRNN(4, rnn_mode=mode, **options), theirs, tensor.from_numpy(x))
+    net = loaded(layer.CudnnRNN(4, rnn_mode=mode, **options), theirs, tensor.from_numpy(x))
     net.eval()
     truth = theirs(torch.tensor(x))[0].detach().numpy()
     np.testing.assert_allclose(net(tensor.from_numpy(x)).numpy(), truth, rtol=0, atol=2e-5)
+    parameters = sorted(theirs.named_parameters(), key=lambda named: named[0].startswith("bias"))
+    flat = [value.detach().numpy().ravel() for _, value in parameters]
+    np.testing.assert_array_equal(net.inner.W.numpy(), np.concatenate(flat))
 
 
 def test_training_replays_the_executed_bits() -> None:
@@ -199,7 +189,7 @@ def test_wide_networks_are_pytorchs(torch: ModuleType, mode: str, batch: int, th
     )
     tx = tensor.Tensor(data=x, dtype="float32", stores_grad=True)
     inner = layer.CudnnRNN(100, rnn_mode=mode, batch_first=False, **options)
-    net = _loaded(inner, theirs, tx)
+    net = loaded(inner, theirs, tx)
     before = singa.get_num_threads()
     singa.set_num_threads(threads)
     try:
@@ -300,7 +290,7 @@ def test_several_layers_are_pytorchs(torch: ModuleType, kind: str, options: dict
     theirs = getattr(torch.nn, kind)(3, 6, **options).double().eval()
     ours = getattr(layer, kind)(3, 6, **options)
     tx = tensor.Tensor(data=x, dtype="float64", stores_grad=True)
-    net = _loaded(ours, theirs, tx)
+    net = loaded(ours, theirs, tx)
     net.eval()
     batch = 5 if options.get("batch_first") else 4
     count = options.get("num_layers", 1) * (1 + options.get("bidirectional", False))

@@ -7,20 +7,9 @@ from types import ModuleType
 import numpy as np
 import pytest
 import singa
+from like_torch import Around, check_like_torch
 from ops.layers import LAYERS, LayerCase
-from singa import autograd, layer, model, tensor
-from singa.layer.torch_weights import _places
-
-
-class Around(model.Model):
-    """A model of one layer, whose weights load_torch can name."""
-
-    def __init__(self, inner: layer.Layer) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, x: tensor.Tensor) -> tensor.Tensor:
-        return self.inner(x)
+from singa import tensor
 
 
 def _values(case: LayerCase, seed: int = 3) -> np.ndarray:
@@ -35,33 +24,8 @@ def _values(case: LayerCase, seed: int = 3) -> np.ndarray:
 )
 def test_like_torch(case: LayerCase, dtype: str, torch: ModuleType) -> None:
     assert case.theirs is not None
-    theirs = case.theirs(torch.nn).to(torch.float64)
-    rng = np.random.default_rng(3)
-    for parameter in theirs.parameters():
-        values = rng.normal(0.3, 0.5, parameter.shape).astype(np.float32)
-        parameter.data.copy_(torch.from_numpy(values))
-    x = tensor.Tensor(data=_values(case), dtype=dtype, stores_grad=True)
-    net = Around(case.make())
-    net.compile([x], is_train=True, use_graph=False)
-    state = {f"inner.{key}": value for key, value in theirs.state_dict().items()}
-    if state:
-        net.load_torch(state)
-    y = net.forward(x)
-    their_x = torch.tensor(_values(case).astype(np.float64), requires_grad=True)
-    their_y = theirs(their_x)
-    dy = rng.normal(size=y.shape).astype(np.float32)
-    their_y.backward(torch.from_numpy(dy.astype(np.float64)))
-    limit = {"float32": 2e-5, "float64": 1e-12}[dtype]
-    gradients = autograd.gradients(y, dy.astype(dtype))
-    pairs = [(y, their_y.detach()), (gradients[x], their_x.grad)]
-    parameters = dict(theirs.named_parameters())
-    assert len(net.get_params()) == len(parameters)
-    for name, (own, turned) in _places(net).items() if state else ():
-        grad = parameters[name.removeprefix("inner.")].grad
-        pairs.append((gradients[own], grad.T if turned else grad))
-    for got, want in pairs:
-        scale = max(1.0, float(want.abs().max()))
-        np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=0, atol=limit * scale)
+    theirs = case.theirs(torch.nn)
+    check_like_torch(torch, case.make(), theirs, [_values(case)], dtype, infers=True)
 
 
 @pytest.mark.parametrize("case", LAYERS, ids=lambda case: case.name)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from bits import bits
 from recorded import graphs
 from singa import autograd, layer, opt, tensor
 from singa.model import Model
@@ -61,17 +62,14 @@ def train(net, steps, ema=None):
             ema.update()
 
 
-def bits(tensors):
-    return {name: t.numpy().tobytes() for name, t in tensors.items()}
-
-
-@pytest.mark.parametrize("decay", [0.0, 0.9, 0.999])
+@pytest.mark.parametrize("decay", [0.0, 0.9, 0.999, None])
 def test_averages_like_torch(torch, decay):
+    """EMA with this decay, or SWA."""
     ours, theirs = Weights(), torch.nn.Linear(3, 4, dtype=torch.float64)
-    ema = opt.EMA(ours, decay)
-    expected = torch.optim.swa_utils.AveragedModel(
-        theirs, avg_fn=torch.optim.swa_utils.get_ema_avg_fn(decay)
-    )
+    swa = torch.optim.swa_utils
+    average = opt.SWA(ours) if decay is None else opt.EMA(ours, decay)
+    function = None if decay is None else swa.get_ema_avg_fn(decay)
+    expected = swa.AveragedModel(theirs, avg_fn=function)
     rng = np.random.default_rng(0)
     for _ in range(20):
         w, b = rng.standard_normal((3, 4)), rng.standard_normal(4)
@@ -79,14 +77,15 @@ def test_averages_like_torch(torch, decay):
         with torch.no_grad():
             theirs.weight.copy_(torch.from_numpy(w.T))
             theirs.bias.copy_(torch.from_numpy(b))
-        ema.update()
+        average.update()
         expected.update_parameters(theirs)
-    averages = ema.get_states()["averages"]
-    assert ema.updates == int(expected.n_averaged) == 20
-    for name, value in (("W", expected.module.weight.T), ("b", expected.module.bias)):
-        np.testing.assert_allclose(
-            averages[name].numpy(), value.detach().numpy(), rtol=1e-13, atol=1e-14
-        )
+    averages = average.get_states()["averages"]
+    assert average.updates == int(expected.n_averaged) == 20
+    with average.applied():
+        for name, value in (("W", expected.module.weight.T), ("b", expected.module.bias)):
+            want = value.detach().numpy()
+            np.testing.assert_allclose(averages[name].numpy(), want, rtol=1e-13, atol=1e-14)
+            np.testing.assert_array_equal(getattr(ours, name).numpy(), averages[name].numpy())
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["after the step", "in the step"])
@@ -240,24 +239,6 @@ def test_wrong_use():
     with pytest.raises(TypeError, match="by name"):
         ema.set_states({"updates": 1, "averages": [1.0]})
     assert ema.updates == 1
-
-
-def test_swa_like_torch(torch):
-    ours, theirs = Weights(), torch.nn.Linear(3, 4, dtype=torch.float64)
-    swa, expected = opt.SWA(ours), torch.optim.swa_utils.AveragedModel(theirs)
-    rng = np.random.default_rng(0)
-    for _ in range(7):
-        w, b = rng.standard_normal((3, 4)), rng.standard_normal(4)
-        ours.set_params({"W": w, "b": b})
-        with torch.no_grad():
-            theirs.weight.copy_(torch.from_numpy(w.T))
-            theirs.bias.copy_(torch.from_numpy(b))
-        swa.update()
-        expected.update_parameters(theirs)
-    assert swa.updates == 7
-    with swa.applied():
-        np.testing.assert_allclose(ours.W.numpy().T, expected.module.weight.detach(), rtol=1e-14)
-        np.testing.assert_allclose(ours.b.numpy(), expected.module.bias.detach(), rtol=1e-14)
 
 
 @pytest.mark.filterwarnings("error")

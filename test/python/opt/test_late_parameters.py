@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import singa
+from bits import bits
 from recorded import graphs
 from singa import opt, tensor
 from singa.training import checkpoint
@@ -46,10 +47,6 @@ def train(net, first=0, last=12):
 
 def values(net):
     return {name: value.numpy() for name, value in net.get_params().items()}
-
-
-def bits(net):
-    return {name: value.tobytes() for name, value in values(net).items()}
 
 
 def torch_values(torch, kind, start):

@@ -6,7 +6,9 @@ import pickle
 
 import numpy as np
 import pytest
+from bits import bits
 from singa import autograd, layer, opt, tensor
+from singa.opt.hyperparameter import hyperparameters_of
 from updates import RULES, SHAPES, STEPS, assert_close, gradients, loss_of, parameters, run, start
 
 pytestmark = pytest.mark.usefixtures("training")
@@ -26,28 +28,41 @@ class Clipped:
         self.sgd.step()
 
 
+def same(name, theirs="", lr=0.01, **options):
+    """Both optimizers with these arguments."""
+    kind = getattr(opt, name)
+    return (
+        lambda: kind(lr=lr, **options),
+        lambda t, p: getattr(t.optim, theirs or name)(p, lr=lr, **options),
+    )
+
+
+def clipped(norm=None, p=2.0, value=None):
+    """SGD with clipping of the norm, of values, or of both."""
+
+    def theirs(t, params):
+        def clip():
+            if value is not None:
+                t.nn.utils.clip_grad_value_(params, value)
+            if norm is not None:
+                t.nn.utils.clip_grad_norm_(params, norm, p)
+
+        return Clipped(t, params, clip)
+
+    return lambda: opt.SGD(lr=0.1, clip_norm=norm, norm_type=p, clip_value=value), theirs
+
+
 TORCH = {
-    "sgd": (lambda: opt.SGD(lr=0.1), lambda t, p: t.optim.SGD(p, lr=0.1)),
-    "momentum": (
-        lambda: opt.SGD(lr=0.1, momentum=0.9, weight_decay=0.01),
-        lambda t, p: t.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01),
+    "sgd": same("SGD", lr=0.1),
+    "momentum": same("SGD", lr=0.1, momentum=0.9, weight_decay=0.01),
+    "nesterov": same("SGD", lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True),
+    "adam": same("Adam", weight_decay=0.1),
+    "adam, other constants": (
+        lambda: opt.Adam(lr=0.02, beta_1=0.8, beta_2=0.95, epsilon=1e-7),
+        lambda t, p: t.optim.Adam(p, lr=0.02, betas=(0.8, 0.95), eps=1e-7),
     ),
-    "nesterov": (
-        lambda: opt.SGD(lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True),
-        lambda t, p: t.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True),
-    ),
-    "adam": (
-        lambda: opt.Adam(lr=0.01, weight_decay=0.1),
-        lambda t, p: t.optim.Adam(p, lr=0.01, weight_decay=0.1),
-    ),
-    "adamw": (
-        lambda: opt.AdamW(lr=0.01, weight_decay=0.1),
-        lambda t, p: t.optim.AdamW(p, lr=0.01, weight_decay=0.1),
-    ),
-    "amsgrad": (
-        lambda: opt.Adam(lr=0.01, weight_decay=0.1, amsgrad=True),
-        lambda t, p: t.optim.Adam(p, lr=0.01, weight_decay=0.1, amsgrad=True),
-    ),
+    "adamw": same("AdamW", weight_decay=0.1),
+    "amsgrad": same("Adam", weight_decay=0.1, amsgrad=True),
     "adamw, amsgrad": (
         lambda: opt.AdamW(lr=0.01, weight_decay=0.1, beta_2=0.5, amsgrad=True),
         lambda t, p: t.optim.AdamW(p, lr=0.01, weight_decay=0.1, betas=(0.9, 0.5), amsgrad=True),
@@ -63,30 +78,10 @@ TORCH = {
         )
         for momentum, centered in ((0.0, False), (0.9, False), (0.0, True), (0.9, True))
     },
-    "clipping by value": (
-        lambda: opt.SGD(lr=0.1, clip_value=0.3),
-        lambda t, p: Clipped(t, p, lambda: t.nn.utils.clip_grad_value_(p, 0.3)),
-    ),
-    **{
-        f"clipping by the {p}-norm": (
-            lambda p=p: opt.SGD(lr=0.1, clip_norm=1.5, norm_type=p),
-            lambda t, params, p=p: Clipped(
-                t, params, lambda: t.nn.utils.clip_grad_norm_(params, 1.5, p)
-            ),
-        )
-        for p in (1, 2, 3.5, math.inf)
-    },
-    "clipping by both": (
-        lambda: opt.SGD(lr=0.1, clip_norm=1.5, norm_type=1, clip_value=0.3),
-        lambda t, p: Clipped(
-            t,
-            p,
-            lambda: (
-                t.nn.utils.clip_grad_value_(p, 0.3),
-                t.nn.utils.clip_grad_norm_(p, 1.5, 1),
-            ),
-        ),
-    ),
+    "clipping by value": clipped(value=0.3),
+    **{f"clipping by the {p}-norm": clipped(1.5, p) for p in (1, 2, 3.5, math.inf)},
+    "a limit that is never reached": clipped(100.0),
+    "clipping by both": clipped(1.5, 1, 0.3),
 }
 
 
@@ -126,43 +121,32 @@ def test_dampening_like_torch_from_zero_moments(torch):
 # --- against their formulas in float64
 
 
-def formula(update, decay=0.0):
+def rmsprop(g, v):
+    v = 0.8 * v + 0.2 * g * g
+    return v, 0.05 * g / np.sqrt(v + 1e-6)
+
+
+def adagrad(g, v):
+    v = v + g * g
+    return v, 0.05 * g / np.sqrt(v + 1e-8)
+
+
+@pytest.mark.parametrize(
+    ("make", "update"),
+    [
+        (lambda: opt.RMSProp(lr=0.05, rho=0.8, epsilon=1e-6, weight_decay=0.01), rmsprop),
+        (lambda: opt.AdaGrad(lr=0.05, weight_decay=0.01), adagrad),
+    ],
+)
+def test_formula(make, update):
     values = {name: value.astype(np.float64) for name, value in start().items()}
-    kept = {name: {} for name in values}
+    squares = dict.fromkeys(values, 0.0)
     for step in range(STEPS):
         for name, grad in gradients(step).items():
-            g = grad.astype(np.float64) + decay * values[name]
-            values[name] = values[name] - update(g, kept[name], step + 1)
-    return values
-
-
-def test_rmsprop_formula():
-    def update(g, kept, t):
-        kept["v"] = 0.8 * kept.get("v", 0.0) + 0.2 * g * g
-        return 0.05 * g / np.sqrt(kept["v"] + 1e-6)
-
-    got = run(opt.RMSProp(lr=0.05, rho=0.8, epsilon=1e-6, weight_decay=0.01))
-    assert_close(got, formula(update, 0.01), rtol=1e-5, atol=1e-6)
-
-
-def test_adagrad_formula():
-    def update(g, kept, t):
-        kept["v"] = kept.get("v", 0.0) + g * g
-        return 0.05 * g / np.sqrt(kept["v"] + 1e-8)
-
-    got = run(opt.AdaGrad(lr=0.05, weight_decay=0.01))
-    assert_close(got, formula(update, 0.01), rtol=1e-5, atol=1e-6)
-
-
-def test_adam_formula():
-    def update(g, kept, t):
-        kept["m"] = 0.8 * kept.get("m", 0.0) + 0.2 * g
-        kept["v"] = 0.95 * kept.get("v", 0.0) + 0.05 * g * g
-        m, v = kept["m"] / (1 - 0.8**t), kept["v"] / (1 - 0.95**t)
-        return 0.02 * m / (np.sqrt(v) + 1e-7)
-
-    got = run(opt.Adam(lr=0.02, beta_1=0.8, beta_2=0.95, epsilon=1e-7))
-    assert_close(got, formula(update), rtol=1e-5, atol=1e-6)
+            g = grad.astype(np.float64) + 0.01 * values[name]
+            squares[name], change = update(g, squares[name])
+            values[name] = values[name] - change
+    assert_close(run(make()), values, rtol=1e-5, atol=1e-6)
 
 
 # --- one parameter at a time, as SINGA's scripts do it
@@ -267,30 +251,16 @@ def test_norm_and_bias_are_the_vectors():
     np.testing.assert_array_equal(got["w"], decayed["w"])
 
 
-@pytest.mark.parametrize("max_norm", [0.5, 100.0])
-def test_clip_by_global_norm_like_torch(torch, max_norm):
-    params = [torch.nn.Parameter(torch.from_numpy(v)) for v in start().values()]
-    theirs = torch.optim.SGD(params, lr=0.1)
-    for step in range(2):
-        for param, grad in zip(params, gradients(step).values(), strict=True):
-            param.grad = torch.from_numpy(grad.copy())
-        norm = float(torch.nn.utils.clip_grad_norm_(params, max_norm))
-        theirs.step()
-    expected = {name: p.detach().numpy() for name, p in zip(SHAPES, params, strict=True)}
-    assert_close(run(opt.SGD(lr=0.1, clip_norm=max_norm), steps=2), expected)
-    grads = [tensor.from_numpy(grad) for grad in gradients(1).values()]
-    assert opt.clip_by_global_norm(grads, max_norm) == pytest.approx(norm, rel=1e-6)
-
-
+@pytest.mark.parametrize("p", [1, 2, math.inf])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_clip_by_global_norm_of_what_is_no_number_like_torch(torch, value):
+def test_clip_by_global_norm_of_what_is_no_number_like_torch(torch, value, p):
     values = [np.array([value, 1.0], np.float32), np.array([2.0, -3.0], np.float32)]
     theirs = [torch.nn.Parameter(torch.zeros(2)) for _ in values]
     for param, grad in zip(theirs, values, strict=True):
         param.grad = torch.from_numpy(grad.copy())
-    norm = float(torch.nn.utils.clip_grad_norm_(theirs, 1.0))
+    norm = float(torch.nn.utils.clip_grad_norm_(theirs, 1.0, p))
     grads = [tensor.from_numpy(grad) for grad in values]
-    np.testing.assert_equal(opt.clip_by_global_norm(grads, 1.0), norm)
+    np.testing.assert_equal(opt.clip_by_global_norm(grads, 1.0, p), norm)
     for grad, param in zip(grads, theirs, strict=True):
         np.testing.assert_array_equal(grad.numpy(), param.grad.numpy())
 
@@ -394,22 +364,9 @@ def test_restored_optimizer_goes_on_to_the_same_bits(name, how):
         np.testing.assert_array_equal(rest[key], value)
 
 
-HYPERPARAMETERS = [
-    (kind, name)
-    for kind, names in (
-        (opt.SGD, ("lr", "momentum", "dampening", "weight_decay")),
-        (opt.RMSProp, ("lr", "rho", "epsilon", "weight_decay", "momentum")),
-        (opt.AdaGrad, ("lr", "epsilon", "weight_decay")),
-        (opt.Adam, ("lr", "beta_1", "beta_2", "epsilon", "weight_decay")),
-        (opt.AdamW, ("lr", "beta_1", "beta_2", "epsilon", "weight_decay")),
-    )
-    for name in names
-]
+HYPERPARAMETERS = [(rule, each.name) for rule in RULES for each in hyperparameters_of(rule)]
+assert len(HYPERPARAMETERS) == 22
 ids = [f"{kind.__name__} {name}" for kind, name in HYPERPARAMETERS]
-
-
-def as_bytes(params):
-    return {name: param.numpy().tobytes() for name, param in params.items()}
 
 
 @pytest.mark.parametrize(("kind", "name"), HYPERPARAMETERS, ids=ids)
@@ -438,7 +395,7 @@ def test_what_was_assigned_is_saved_and_restored(kind, name, how, value):
     twins = parameters({n: p.numpy() for n, p in params.items()})
     for i in range(1, 6):
         step(one, params, i), step(other, twins, i)
-    assert as_bytes(twins) == as_bytes(params)
+    assert bits(twins) == bits(params)
     assert one.get_states().keys() == other.get_states().keys()
     assert name in one.get_states()
 
@@ -526,7 +483,7 @@ def test_groups_that_are_assigned_hold_from_then_on():
             if i == 2:
                 optimizer.groups = then
             step(optimizer, params, i)
-        return as_bytes(params)
+        return bits(params)
 
     twice, none = [opt.ParamGroup("w", lr_scale=2.0)], [opt.ParamGroup("w", lr_scale=0.0)]
     assert trained(twice, none) != trained(twice, twice)

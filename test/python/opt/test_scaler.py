@@ -3,48 +3,29 @@
 import numpy as np
 import pytest
 import singa
+import updates
+from bits import bits
 from recorded import graphs
 from singa import autograd, opt, tensor
 from singa.training import checkpoint
 from small_net import Net
+from updates import assert_close, loss_of, parameters, start
 
 pytestmark = pytest.mark.usefixtures("training")
 
-SHAPES = {"w": (4, 3), "b": (3,)}
 INF, NAN = float("inf"), float("nan")
-
-
-def arrays(seed):
-    random = np.random.default_rng(seed)
-    return {name: random.standard_normal(shape, np.float32) for name, shape in SHAPES.items()}
 
 
 def gradients(step, wrong):
     """Gradients of a step, of which `wrong` replaces one, by step."""
-    grads = arrays(100 + step)
+    grads = updates.gradients(step)
     if step in wrong:
         grads["w"][1, 2] = wrong[step]
     return grads
 
 
-def loss_of(params, grads):
-    """A scalar whose gradient for each parameter is the given array."""
-    products = [
-        autograd.reduce_sum(autograd.mul(params[name], tensor.from_numpy(grad)), keepdims=0)
-        for name, grad in grads.items()
-    ]
-    return autograd.add_all(*products)
-
-
-def parameters():
-    values = arrays(0)
-    return {n: tensor.Tensor(data=a, stores_grad=True, name=n) for n, a in values.items()}
-
-
-def assert_close(params, theirs):
-    for name, param in params.items():
-        expected = theirs[name].detach().numpy()
-        np.testing.assert_allclose(param.numpy(), expected, rtol=2e-6, atol=1e-7, err_msg=name)
+def arrays(params):
+    return {name: param.detach().numpy() for name, param in params.items()}
 
 
 CASES = {
@@ -63,9 +44,9 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_every_step_is_pytorchs(torch, case, clip):
     settings, wrong = CASES[case]
-    params = parameters()
+    params = parameters(start())
     ours = opt.Adam(lr=0.01, clip_norm=clip, scaler=opt.GradScaler(**settings))
-    theirs = {n: torch.nn.Parameter(torch.from_numpy(a.copy())) for n, a in arrays(0).items()}
+    theirs = {n: torch.nn.Parameter(torch.from_numpy(a)) for n, a in start().items()}
     adam = torch.optim.Adam(theirs.values(), lr=0.01)
     scaler = torch.amp.GradScaler("cpu", **settings)
     scaler.scale(torch.zeros(1))  # creates its state
@@ -88,7 +69,7 @@ def test_every_step_is_pytorchs(torch, case, clip):
         scaler.update()
 
         assert ours.scaler.state_dict() == scaler.state_dict()
-        assert_close(params, theirs)
+        assert_close(arrays(params), arrays(theirs))
         skipped = all(np.array_equal(before[n], p.numpy()) for n, p in params.items())
         assert skipped == (ours.steps == steps)
         scales.append(ours.scaler.get_scale())
@@ -96,9 +77,9 @@ def test_every_step_is_pytorchs(torch, case, clip):
 
 
 def test_one_overflow_leaves_out_all_that_was_accumulated(torch):
-    params = parameters()
+    params = parameters(start())
     ours = opt.SGD(lr=0.1, momentum=0.9, accumulate=2, scaler=opt.GradScaler(growth_interval=2))
-    theirs = {n: torch.nn.Parameter(torch.from_numpy(a.copy())) for n, a in arrays(0).items()}
+    theirs = {n: torch.nn.Parameter(torch.from_numpy(a)) for n, a in start().items()}
     sgd = torch.optim.SGD(theirs.values(), lr=0.1, momentum=0.9)
     scaler = torch.amp.GradScaler("cpu", growth_interval=2)
     for step in range(10):
@@ -111,7 +92,7 @@ def test_one_overflow_leaves_out_all_that_was_accumulated(torch):
             scaler.update()
             sgd.zero_grad()
             assert ours.scaler.state_dict() == scaler.state_dict()
-            assert_close(params, theirs)
+            assert_close(arrays(params), arrays(theirs))
     assert ours.steps == 3
 
 
@@ -192,7 +173,7 @@ def test_recorded_steps_do_the_same(recwarn, make):
     for use_graph in (False, True):
         net = compiled(use_graph, MAKERS[make], growth_interval=3)
         losses = train(net, range(14), wrong=(0, 8, 9))
-        states = {n: t.numpy().tobytes() for n, t in net.get_states().items()}
+        states = bits(net)
         scaler = net.optimizer.scaler.state_dict()
         results.append((repr(losses), states, scaler, net.optimizer.steps))
     assert results[0] == results[1]
@@ -206,11 +187,11 @@ def test_recorded_steps_do_the_same(recwarn, make):
 
 def updated(make, wrong, steps):
     """Bits of the parameters after updates with these gradients. The scale is a power of 2."""
-    params = parameters()
+    params = parameters(start())
     optimizer = make()
     for step in steps:
         optimizer(loss_of(params, gradients(step, wrong)))
-    return [param.numpy().tobytes() for param in params.values()], optimizer.steps
+    return bits(params), optimizer.steps
 
 
 SCHEDULED = {
@@ -258,7 +239,7 @@ def test_numbers_are_sent_anew_when_the_host_changes_them():
 
 
 def test_a_schedule_that_ends_in_nonsense_says_so_at_that_step():
-    params = parameters()
+    params = parameters(start())
     optimizer = opt.SGD(opt.CosineDecay(0.1, 20, -0.1), scaler=opt.GradScaler(2.0))
 
     def train():
@@ -333,9 +314,9 @@ def test_float16_keeps_small_gradients_only_when_they_are_scaled():
 
 
 def test_a_loss_that_is_no_number_is_not_float16s_doing():
-    params = parameters()
+    params = parameters(start())
     optimizer = opt.SGD(scaler=opt.GradScaler(2.0**-124))
-    bad = {name: np.full(shape, NAN, np.float32) for name, shape in SHAPES.items()}
+    bad = {name: np.full(shape, NAN, np.float32) for name, shape in updates.SHAPES.items()}
 
     def step():
         optimizer(loss_of(params, bad))

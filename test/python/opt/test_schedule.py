@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from bits import everything
 from recorded import graphs
 from singa import opt, tensor
-from small_net import Net
+from small_net import trained
 from updates import STEPS, assert_close, gradients, run, start
 
 pytestmark = pytest.mark.usefixtures("training")
@@ -251,22 +252,13 @@ def test_wrong_arguments_of_new_schedules(make, error, message):
 @pytest.mark.filterwarnings("error")
 def test_a_plateau_is_replayed():
     """The rate that was reduced between two steps is that of the next replay."""
-    found = []
-    for use_graph in (False, True):
-        net = Net()
-        net.set_optimizer(opt.SGD(opt.ReduceOnPlateau(0.5, patience=0), momentum=0.9))
-        random = np.random.default_rng(0)
-        x = tensor.from_numpy(random.standard_normal((6, 2, 4, 4)).astype(np.float32))
-        y = tensor.from_numpy(np.arange(6, dtype=np.int32) % 3)
-        net.compile([x], is_train=True, use_graph=use_graph)
-        for name, p in sorted(net.get_params().items()):
-            p.copy_from_numpy(np.random.default_rng(len(name)).standard_normal(p.shape) / 4)
-        losses = []
-        for step in range(9):
-            losses.append(net(x, y)[1].item())
-            if step % 3 == 2:
-                net.optimizer.lr.update(1.0)
-        found.append((losses, {name: p.numpy().tobytes() for name, p in net.get_params().items()}))
-        assert net.optimizer.now("lr") == pytest.approx(0.005)
-    assert found[0] == found[1]
-    assert len(graphs(net)) == 1
+
+    def reduce(net, step):
+        if step % 3 == 2:
+            net.optimizer.lr.update(1.0)
+
+    make = lambda: opt.SGD(opt.ReduceOnPlateau(0.5, patience=0), momentum=0.9)  # noqa: E731
+    executed, recorded = (trained(make(), use_graph, 9, reduce) for use_graph in (False, True))
+    assert everything(recorded) == everything(executed)
+    assert recorded.optimizer.now("lr") == pytest.approx(0.005)
+    assert len(graphs(recorded)) == 1

@@ -2,13 +2,13 @@
 
 import re
 
-import numpy as np
 import pytest
+from bits import bits
 from recorded import graphs
-from singa import opt, singa_wrap, tensor
+from singa import opt, singa_wrap
 from singa.opt.hyperparameter import hyperparameter
 from singa.opt.update_rule import UpdateRule
-from small_net import Net
+from small_net import trained
 
 
 class HeavyBall(UpdateRule):
@@ -36,27 +36,6 @@ def settings(scaled):
         "clip_norm": 0.5,
         "scaler": opt.GradScaler(2.0**8, growth_interval=3) if scaled else None,
     }
-
-
-def trained(optimizer, use_graph, steps=8):
-    """The network after some steps, one of which overflows float32."""
-    rng = np.random.default_rng(0)
-    net = Net()
-    net.set_optimizer(optimizer)
-    x = tensor.from_numpy(rng.standard_normal((6, 2, 4, 4)).astype(np.float32))
-    y = tensor.from_numpy(np.arange(6, dtype=np.int32) % 3)
-    net.compile([x], is_train=True, use_graph=use_graph)
-    for name, p in sorted(net.get_params().items()):
-        p.copy_from_numpy(np.random.default_rng(len(name)).standard_normal(p.shape) / 4)
-    for step in range(steps):
-        huge = 1e38 if step == 4 and optimizer.scaler is not None else 1.0
-        x.copy_from_numpy((rng.standard_normal((6, 2, 4, 4)) * huge).astype(np.float32))
-        net(x, y)
-    return net
-
-
-def bits(tensors):
-    return {name: t.numpy().tobytes() for name, t in tensors.items()}
 
 
 def recorded_updates(net):

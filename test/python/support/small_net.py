@@ -1,6 +1,8 @@
 """A small network for tests of other things."""
 
-from singa import autograd, layer, model
+import numpy as np
+import singa
+from singa import autograd, layer, model, tensor
 
 
 class Net(model.Model):
@@ -12,3 +14,21 @@ class Net(model.Model):
 
     def forward(self, x):
         return self.fc(autograd.flatten(autograd.relu(self.conv(x))))
+
+
+def trained(optimizer, use_graph, steps=8, after=lambda net, step: None, **options):
+    """The network after some steps, behind each of which `after` is called. With a scaler, the
+    fifth one overflows."""
+    rng = np.random.default_rng(0)
+    singa.seed(3)
+    net = Net()
+    net.set_optimizer(optimizer)
+    x = tensor.from_numpy(rng.standard_normal((6, 2, 4, 4)).astype(np.float32))
+    y = tensor.from_numpy(np.arange(6, dtype=np.int32) % 3)
+    net.compile([x], is_train=True, use_graph=use_graph, **options)
+    for step in range(steps):
+        huge = 1e38 if step == 4 and optimizer.scaler is not None else 1.0
+        x.copy_from_numpy((rng.standard_normal((6, 2, 4, 4)) * huge).astype(np.float32))
+        net(x, y)
+        after(net, step)
+    return net

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 
+#include "backend/cpu/ahead.h"
 #include "singa/operation/activation.h"
 
 namespace singa::cpu::depthwise {
@@ -28,12 +29,6 @@ constexpr int64_t TiledColumns(int64_t columns) {
 /// Channels that are computed together: vectors, and the channels of the last one.
 struct Panel {
   int64_t vectors, last;
-};
-
-/// Memory of the source that will be copied next.
-struct Next {
-  const char* first;
-  int64_t bytes;
 };
 
 /// Copies a row of pixels of a panel into a buffer.

@@ -1,6 +1,5 @@
 // The loops of loops.h. A file that includes this one defines SINGA_TARGET, the instruction set for
-// which all functions are compiled, and `Vectors`, its operations on vectors. GCC splits vectors
-// before it inlines, so a function without the attribute would compute with the baseline's.
+// which all functions are compiled, and `Vectors`, its operations on vectors (vectors_avx2.h).
 
 #define SINGA_TARGET_INLINE SINGA_TARGET inline __attribute__((always_inline))
 
@@ -9,25 +8,6 @@ namespace {
 
 using Vector = Vectors::Type;
 constexpr int kLanes = Vectors::kLanes;
-
-/// Fetches memory into the caches, a part with each tile. Copying a row would else wait for it,
-/// while nothing is computed.
-class Ahead {
- public:
-  SINGA_TARGET_INLINE Ahead(const Next& next, int64_t parts)
-      : at_(next.first),
-        end_(next.first + next.bytes),
-        part_(((next.bytes + kLine - 1) / kLine + parts - 1) / parts * kLine) {}
-  SINGA_TARGET_INLINE void Fetch() {
-    const char* end = end_ - at_ > part_ ? at_ + part_ : end_;
-    for (; at_ < end; at_ += kLine) __builtin_prefetch(at_, 0, 2);
-  }
-
- private:
-  static constexpr int64_t kLine = 64;
-  const char *at_, *end_;
-  int64_t part_;
-};
 
 template <class T>
 SINGA_TARGET void Copy(const CopyCall<T>& call) {

@@ -1,0 +1,103 @@
+#pragma once
+
+// Vectors of 16 floats, with AVX-512. Defines SINGA_TARGET, which functions that use them need: GCC
+// splits vectors before it inlines, so a function without it would compute with the baseline's.
+
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "singa/core/half.h"
+
+// GCC 12 warns of the undefined vectors in its own header (PR 105593).
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
+#define SINGA_TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma")))
+
+namespace singa::cpu {
+namespace {
+
+/// Vectors of 16 floats.
+struct Vectors {
+  using Type = __m512;
+  using Mask = __mmask16;
+  static constexpr int kLanes = 16;
+
+  /// A mask of the first n lanes.
+  SINGA_TARGET static Mask First(int64_t n) { return static_cast<Mask>((uint32_t{1} << n) - 1); }
+
+  SINGA_TARGET static Type Load(const float* from) { return _mm512_loadu_ps(from); }
+  SINGA_TARGET static Type Load(const float* from, Mask mask) {
+    return _mm512_maskz_loadu_ps(mask, from);
+  }
+  SINGA_TARGET static Type Load(const BFloat16* from) {
+    return Widened(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+  }
+  SINGA_TARGET static Type Load(const BFloat16* from, Mask mask) {
+    return Widened(_mm256_maskz_loadu_epi16(mask, from));
+  }
+  SINGA_TARGET static void Store(float* to, Type v) { _mm512_storeu_ps(to, v); }
+  SINGA_TARGET static void Store(float* to, Type v, Mask mask) {
+    _mm512_mask_storeu_ps(to, mask, v);
+  }
+  SINGA_TARGET static void Store(BFloat16* to, Type v) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), Rounded(v));
+  }
+  SINGA_TARGET static void Store(BFloat16* to, Type v, Mask mask) {
+    _mm256_mask_storeu_epi16(to, mask, Rounded(v));
+  }
+  SINGA_TARGET static void Stream(float* to, Type v) { _mm512_stream_ps(to, v); }
+  SINGA_TARGET static void Stream(BFloat16* to, Type v) {
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to), Rounded(v));
+  }
+  static void Fence() { _mm_sfence(); }
+
+  /// v in a register, where the compiler would load it again for each use.
+  SINGA_TARGET static Type Held(Type v) {
+    __asm__("" : "+v"(v));
+    return v;
+  }
+  SINGA_TARGET static Type Add(Type a, Type b) { return _mm512_add_ps(a, b); }
+  SINGA_TARGET static Type Subtract(Type a, Type b) { return _mm512_sub_ps(a, b); }
+  SINGA_TARGET static Type Multiply(Type a, Type b) { return _mm512_mul_ps(a, b); }
+  SINGA_TARGET static Type All(float value) { return _mm512_set1_ps(value); }
+  /// v, or the limit that it is beyond. NaN stays.
+  SINGA_TARGET static Type Clip(Type v, Type low, Type high) {
+    return _mm512_min_ps(high, _mm512_max_ps(low, v));
+  }
+  /// a · b + c
+  SINGA_TARGET static Type MultiplyAdd(Type a, Type b, Type c) { return _mm512_fmadd_ps(a, b, c); }
+  /// In lane i the value of lane i ^ kBits, which is 1, 2 or 3.
+  template <int kBits>
+  SINGA_TARGET static Type Flipped(Type v) {
+    return _mm512_permute_ps(v, kBits == 1 ? 0xb1 : kBits == 2 ? 0x4e : 0x1b);
+  }
+  SINGA_TARGET static Type Rectify(Type v) {
+    const Mask keeps = _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_NLE_UQ);
+    return _mm512_maskz_mov_ps(keeps, v);
+  }
+
+ private:
+  SINGA_TARGET static Type Widened(__m256i halves) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+  }
+  /// Rounds as BFloat16 does.
+  SINGA_TARGET static __m256i Rounded(Type v) {
+    const __m512i words = _mm512_castps_si512(v);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(words, 16), _mm512_set1_epi32(1));
+    const __m512i half = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
+    const Mask nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+    const __m512i rounded = _mm512_mask_or_epi32(_mm512_add_epi32(words, half), nan, words,
+                                                 _mm512_set1_epi32(0x400000));
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16));
+  }
+};
+
+}  // namespace
+}  // namespace singa::cpu
+
+#endif

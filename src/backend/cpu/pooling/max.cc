@@ -6,6 +6,7 @@
 
 #include "backend/cpu/pooling/max_loops.h"
 #include "backend/cpu/pooling/max_row_major.h"
+#include "core/device/cache_size.h"
 #include "core/device/parallel.h"
 #include "core/layout/channel_lanes.h"
 #include "singa/core/half.h"
@@ -46,30 +47,100 @@ struct Geometry : MaxWindows {
   LayoutPtr x_layout, y_layout, position_layout;
 };
 
-/// Calls body(image · blocks + block, row, offset of the row in the block) for all rows of
-/// `layout`.
-template <class Body>
-void ForRows(const Geometry& g, const Lanes& layout, const Body& body) {
+/// Rows of a plane that are read together, as offsets in the tensor.
+struct Region {
+  Region(const Lanes& layout, int64_t block, int64_t plane, WindowAxis::Range rows)
+      : begin(block * layout.block_step + plane * layout.plane_step + rows.first * layout.row_step),
+        end(begin + rows.size() * layout.row_step) {}
+  /// The part that `before` does not have.
+  Region Behind(const Region& before) const {
+    Region part = *this;
+    if (begin >= before.begin && begin < before.end) part.begin = std::min(before.end, end);
+    return part;
+  }
+  template <class T>
+  Next Of(const T* tensor) const {
+    return {reinterpret_cast<const char*>(tensor + begin),
+            (end - begin) * static_cast<int64_t>(sizeof(T))};
+  }
+  int64_t begin, end;
+};
+
+/// A row of windows or of an image, counted over all blocks of all images.
+struct Place {
+  Place(const Lanes& layout, int64_t i)
+      : block(i / layout.rows()),
+        row{i % layout.rows() / layout.height, i % layout.height},
+        offset(block * layout.block_step + i % layout.rows() * layout.row_step) {}
+  void Advance(const Lanes& layout) {
+    offset += layout.row_step;
+    if (++row.row < layout.height) return;
+    row.row = 0;
+    if (++row.plane < layout.depth) return;
+    row.plane = 0, ++block;
+  }
+  int64_t block;
+  Row row;
+  int64_t offset;
+};
+
+/// Calls body(row, next region) for all rows of `layout`, and each thread fence() behind its rows.
+/// reads(row) is the region that a row reads.
+template <class Reads, class Body>
+void ForRows(const Geometry& g, const Lanes& layout, void (*fence)(), const Reads& reads,
+             const Body& body) {
   const int64_t work = layout.row_step * g.windows.taps();
-  const int64_t rows = layout.rows();
-  ParallelFor(
-      layout.images * layout.blocks * rows, kParallelGrain / (work + 1) + 1,
-      [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          const int64_t row = i % rows;
-          body(i / rows, Row{row / layout.height, row % layout.height}, row * layout.row_step);
-        }
-      });
+  const int64_t count = layout.images * layout.blocks * layout.rows();
+  ParallelFor(count, kParallelGrain / (work + 1) + 1, [&](int64_t begin, int64_t end) {
+    Place place(layout, begin);
+    Region region = reads(place);
+    for (int64_t i = begin; i < end; ++i) {
+      const Place now = place;
+      const Region before = region;
+      if (i + 1 < count) {
+        place.Advance(layout);
+        region = reads(place);
+      }
+      body(now, region.Behind(before));
+    }
+    fence();
+  });
+}
+
+/// Whether results go past the caches: where they are larger, and are written as whole lines.
+template <class T>
+bool Streams(const Lanes& layout, const T* results) {
+  return layout.images * layout.image_step * static_cast<int64_t>(sizeof(T)) >= kStreamedBytes &&
+         layout.column_step % VectorLanes() == 0 && reinterpret_cast<uintptr_t>(results) % 64 == 0;
 }
 
 template <class T>
 void Forward(const Geometry& g, const T* x, T* y, int32_t* position) {
-  ForRows(g, g.y, [&](int64_t block, Row o, int64_t offset) {
-    const int64_t filled = g.y.filled(block % g.y.blocks);
-    const int64_t at = block * g.y.block_step + offset;
-    T* y_row = y ? y + at : nullptr;
-    int32_t* position_row = position ? position + at : nullptr;
-    MaxRows(g, x + block * g.x.block_step, 0, o, filled, y_row, position_row);
+  const MaxLoops<T> loops = MaxLoopsOfCpu<T>();
+  const bool stream_y = y && Streams(g.y, y);
+  const bool stream_position = position && Streams(g.y, position);
+  const auto reads = [&](const Place& o) {
+    const WindowAxis &planes = g.windows.planes, &rows = g.windows.rows;
+    const WindowAxis::Range through = planes.taps(o.row.plane), down = rows.taps(o.row.row);
+    if (through.size() <= 0 || down.size() <= 0) return Region(g.x, o.block, 0, {0, 0});
+    return Region(
+        g.x, o.block, planes.position(o.row.plane, through.first),
+        {rows.position(o.row.row, down.first), rows.position(o.row.row, down.last - 1) + 1});
+  };
+  ForRows(g, g.y, loops.fence, reads, [&](const Place& o, const Region& next) {
+    const int64_t filled = g.y.filled(o.block % g.y.blocks);
+    T* y_row = y ? y + o.offset : nullptr;
+    int32_t* position_row = position ? position + o.offset : nullptr;
+    loops.maximum({.g = g,
+                   .x = x + o.block * g.x.block_step,
+                   .top = 0,
+                   .o = o.row,
+                   .filled = filled,
+                   .y = y_row,
+                   .position = position_row,
+                   .stream_y = stream_y,
+                   .stream_position = stream_position,
+                   .next = next.Of(x)});
     if (y) ZeroPadding(g.y, filled, y_row, sizeof(T));
     if (position) ZeroPadding(g.y, filled, position_row, sizeof(int32_t));
   });
@@ -77,10 +148,24 @@ void Forward(const Geometry& g, const T* x, T* y, int32_t* position) {
 
 template <class T>
 void Backward(const Geometry& g, const T* dy, const int32_t* position, T* dx) {
-  ForRows(g, g.x, [&](int64_t block, Row i, int64_t offset) {
-    const int64_t filled = g.x.filled(block % g.x.blocks);
-    T* row = dx + block * g.x.block_step + offset;
-    GradientRows(g, dy + block * g.y.block_step, position + block * g.y.block_step, i, filled, row);
+  const MaxLoops<T> loops = MaxLoopsOfCpu<T>();
+  const bool stream = Streams(g.x, dx);
+  const auto reads = [&](const Place& i) {
+    return Region(g.y, i.block, g.windows.planes.over(i.row.plane).first,
+                  g.windows.rows.over(i.row.row));
+  };
+  ForRows(g, g.x, loops.fence, reads, [&](const Place& i, const Region& next) {
+    const int64_t filled = g.x.filled(i.block % g.x.blocks);
+    T* row = dx + i.offset;
+    loops.gradient({.g = g,
+                    .dy = dy + i.block * g.y.block_step,
+                    .position = position + i.block * g.y.block_step,
+                    .i = i.row,
+                    .filled = filled,
+                    .dx = row,
+                    .stream = stream,
+                    .next_dy = next.Of(dy),
+                    .next_position = next.Of(position)});
     ZeroPadding(g.x, filled, row, sizeof(T));
   });
 }

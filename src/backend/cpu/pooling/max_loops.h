@@ -1,9 +1,11 @@
 #pragma once
 
-// Inner loops of max pooling on channels-last and blocked images.
+// Inner loops of max pooling on channels-last and blocked images. A vector holds the same pixel of
+// several channels.
 
 #include <cstdint>
 
+#include "backend/cpu/ahead.h"
 #include "core/layout/channel_lanes.h"
 #include "model/operation/pooling/windows.h"
 
@@ -20,16 +22,47 @@ struct Row {
   int64_t plane, row;
 };
 
-/// One row of windows of one block with `filled` valid channels. x points to row `top` of the
-/// image's first plane; y and position point to the row of windows. Either may be null.
+/// Finds the maxima of a row of windows of one block with `filled` valid channels.
 template <class T>
-void MaxRows(const MaxWindows& g, const T* x, int64_t top, Row o, int64_t filled, T* y,
-             int32_t* position);
+struct MaxCall {
+  const MaxWindows& g;
+  const T* x;  ///< row `top` of the image's first plane
+  int64_t top;
+  Row o;
+  int64_t filled;
+  T* y;                                            ///< the row of windows; may be null
+  int32_t* position;                               ///< likewise
+  bool stream_y = false, stream_position = false;  ///< past the caches; aligned to vectors
+  Next next = {};                                  ///< is fetched meanwhile
+};
 
-/// One row of dx of one block: sums the gradients of the windows whose maximum is there. dy and
-/// position point to the block.
+/// Computes a row of dx of one block: sums the gradients of the windows whose maximum is there.
 template <class T>
-void GradientRows(const MaxWindows& g, const T* dy, const int32_t* position, Row i, int64_t filled,
-                  T* dx);
+struct MaxGradientCall {
+  const MaxWindows& g;
+  const T* dy;              ///< the block
+  const int32_t* position;  ///< the block
+  Row i;
+  int64_t filled;
+  T* dx;  ///< the row
+  bool stream;
+  Next next_dy, next_position;
+};
+
+/// The loops for one instruction set. Their results are the same for all.
+template <class T>
+struct MaxLoops {
+  void (*maximum)(const MaxCall<T>&);
+  void (*gradient)(const MaxGradientCall<T>&);
+  void (*fence)();  ///< after streaming, before another thread reads
+};
+
+/// Those of the highest instruction set that is allowed. T is float or BFloat16.
+template <class T>
+MaxLoops<T> MaxLoopsOfCpu();
+template <class T>
+MaxLoops<T> MaxLoopsAvx2();
+template <class T>
+MaxLoops<T> MaxLoopsAvx512();
 
 }  // namespace singa::cpu

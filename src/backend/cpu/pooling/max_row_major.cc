@@ -127,8 +127,13 @@ class RowMajorPlan final : public Plan {
                 buffers.x.data(), lanes);
       for (int64_t oh = first; oh < last; ++oh) {
         const int64_t at = (oh - first) * g_.y.row_step;
-        MaxRows(g_, buffers.x.data(), rows.first, {0, oh}, lanes, buffers.y.data() + at,
-                position ? buffers.position.data() + at : nullptr);
+        loops_.maximum({.g = g_,
+                        .x = buffers.x.data(),
+                        .top = rows.first,
+                        .o = {0, oh},
+                        .filled = lanes,
+                        .y = buffers.y.data() + at,
+                        .position = position ? buffers.position.data() + at : nullptr});
       }
       Transpose(buffers.y.data(), lanes, n, out, y + first * out_width, g_.windows.output());
       if (position)
@@ -138,6 +143,7 @@ class RowMajorPlan final : public Plan {
   }
 
   MaxWindows g_;
+  MaxLoops<float> loops_ = MaxLoopsOfCpu<float>();
   int64_t planes_;
   bool save_;
   int64_t band_;           // rows of windows

@@ -248,6 +248,71 @@ TEST(BlockedLayouts, MaxPoolingOfNaNAndInfinity) {
   }
 }
 
+// Windows of any size and distance, with values that compare in their own way. Gradients are small
+// integers, so that their sums are exact.
+TEST(BlockedLayouts, MaximaOfStrangeValuesInAnyWindows) {
+  Random random(97);
+  const double strange[] = {std::nan(""), kInf, -kInf, -kInf, 0, -0.0, 1, -1};
+  for (int i = 0; i < 150 && !testing::Test::HasFailure(); ++i) {
+    const Tag tag = kTags[random.Int(0, 2)];
+    const DType dtype = random.Coin() ? kBFloat16 : kFloat32;
+    const Shape shape{random.Int(1, 2), random.Int(2, 37), random.Int(2, 9), random.Int(1, 21)};
+    const Pool p = RandomPool(random, shape);
+    SCOPED_TRACE(shape.ToString() + DTypeName(dtype) + " tag " + std::to_string(int(tag)));
+    const PoolingHandle handle(Tensor(shape, nullptr, dtype), p.kernel, p.stride, p.padding, true,
+                               p.ceil_mode, false, p.dilation);
+    const Shape output = handle.recorder.output_shape();
+    Vector values(static_cast<size_t>(shape.Count())), gradients(output.Count());
+    const int64_t kinds = random.Int(0, 7);  // of values; 0: NaN alone
+    for (double& v : values) v = strange[random.Int(0, kinds)];
+    for (double& v : gradients) v = static_cast<double>(random.Int(-4, 4));
+    const Tensor x = test::FromValues(shape, values, dtype);
+    const Tensor dy = test::FromValues(output, gradients, dtype);
+    const auto run = [&](const Tensor& x, const Tensor& dy, Preference preference) {
+      PreferenceScope scope(preference);
+      const auto out = PoolingForward(handle, x);
+      return std::vector<Tensor>{out[0], out[1], PoolingForward(handle, x, false)[0],
+                                 PoolingBackward(handle, dy, x, out[0], out[1]),
+                                 PoolingBackward(handle, dy, x, {}, {})};
+    };
+    const auto want = run(x, dy, Preference::kReference);
+    const auto got = run(In(x, tag), In(dy, tag), Preference::kFastest);
+    const char* names[] = {"y", "saved", "y of inference", "dx", "dx, nothing saved"};
+    for (size_t k = 0; k < want.size(); ++k) {
+      ExpectEqual(got[k], want[k], names[k]);
+      ExpectIn(got[k], tag, names[k]);
+    }
+  }
+}
+
+// Results that are written past the caches.
+TEST(BlockedLayouts, MaximaOfLargeImages) {
+  const Tensor x({1, 96, 256, 254}), dy({1, 96, 255, 253});
+  for (const Tensor* t : {&x, &dy}) {
+    uint32_t bits = 1;
+    for (int64_t i = 0; i < t->size(); ++i)
+      static_cast<float*>(t->raw_data())[i] =
+          static_cast<float>((bits = bits * 1664525 + 1013904223) >> 24);
+  }
+  const PoolingHandle handle(x, {2, 2}, {1, 1}, {0, 0});
+  const auto run = [&](const Tensor& x, const Tensor& dy, Preference preference) {
+    PreferenceScope scope(preference);
+    const auto out = PoolingForward(handle, x);
+    return std::vector<Tensor>{out[0], out[1], PoolingBackward(handle, dy, x, out[0], out[1])};
+  };
+  const auto want = run(x, dy, Preference::kReference);
+  for (Tag tag : kTags) {
+    const auto got = run(In(x, tag), In(dy, tag), Preference::kFastest);
+    for (size_t k = 0; k < want.size(); ++k) {
+      const Tensor plain = got[k].Plain();
+      EXPECT_EQ(std::memcmp(plain.raw_data(), want[k].raw_data(),
+                            static_cast<size_t>(plain.size()) * sizeof(float)),
+                0)
+          << "tag " << int(tag) << ", result " << k;
+    }
+  }
+}
+
 TEST(BlockedLayouts, GlobalAveragePool) {
   Random random(95);
   for (Tag tag : kTags) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import http.client
 import os
@@ -102,10 +103,6 @@ def fetch(
 
 
 def _lock(file: IO[bytes], path: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:
-        return
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import secrets
@@ -18,11 +19,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
-
-try:
-    import fcntl
-except ImportError:  # not POSIX: stale temporary files are not removed
-    fcntl = None  # type: ignore[assignment]
 
 _DIGITS = 12
 _SUFFIX = ".tmp"
@@ -125,8 +121,6 @@ def _locked_file(target: Path) -> tuple[Path, int]:
     while True:
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(_DIGITS // 2)}{_SUFFIX}")
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-        if fcntl is None:
-            return temporary, descriptor
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.stat(temporary)
@@ -140,8 +134,6 @@ def _locked_file(target: Path) -> tuple[Path, int]:
 
 def fsync_folder(folder: str | os.PathLike[str]) -> None:
     """Flushes the entries of `folder` to disk. Without it, a power failure may undo a rename."""
-    if os.name != "posix":
-        return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -162,8 +154,6 @@ def _remove_stale(target: Path) -> None:
     A checkpoint may have hundreds of megabytes, so a job that is often killed and restarted would
     fill the disk.
     """
-    if fcntl is None:
-        return
     with contextlib.suppress(OSError), os.scandir(target.parent) as entries:
         for entry in entries:
             if not _is_temporary_of(target, entry.name):

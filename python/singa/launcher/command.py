@@ -267,7 +267,7 @@ def _as_rank(
     # A launcher that binds its processes has left each of them a part of the cores. Who does not
     # know its place shares the cores when it has met the others.
     own, bound = every, []
-    unbound = len(every) == (os.cpu_count() or 1) and hasattr(os, "sched_setaffinity")
+    unbound = len(every) == os.cpu_count()
     if unbound and place.local_rank is not None and place.local_size is not None:
         own = bound = cores.split(every, place.local_size)[place.local_rank]
     variables = finding_singa(_without_place(os.environ))

@@ -11,9 +11,7 @@ from pathlib import Path
 def available() -> list[int]:
     """The CPUs that this process may use. Threads of one core, and cores of one socket, are
     neighbours."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0), key=_place)
-    return list(range(os.cpu_count() or 1))
+    return sorted(os.sched_getaffinity(0), key=_place)
 
 
 def split(cores: Sequence[int], ranks: int) -> list[list[int]]:

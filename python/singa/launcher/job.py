@@ -185,7 +185,7 @@ class Job:
 
         def in_child() -> None:
             die_with(parent)
-            if member.cores and hasattr(os, "sched_setaffinity"):
+            if member.cores:
                 os.sched_setaffinity(0, member.cores)
 
         process = subprocess.Popen(

@@ -18,8 +18,8 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 _SHARED_MEMORY = Path("/dev/shm")
-#: Asks for Python stacks; None: the system has none to spare.
-STACK_SIGNAL: int | None = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else None
+#: Asks for Python stacks.
+STACK_SIGNAL: int = signal.SIGRTMIN + 7
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -63,7 +63,7 @@ def is_stopped(pid: int) -> bool:
 def show_stack_on_signal() -> None:
     """From now on this process prints its Python stacks when `ask_for_stack` asks for it, also
     while it is in a long call of C."""
-    if STACK_SIGNAL is not None and signal.getsignal(STACK_SIGNAL) == signal.SIG_DFL:
+    if signal.getsignal(STACK_SIGNAL) == signal.SIG_DFL:
         faulthandler.register(STACK_SIGNAL, file=2)
 
 
@@ -73,7 +73,7 @@ def ask_for_stack(pid: int) -> bool:
     try:
         status = (_PROC / str(pid) / "status").read_text()
         caught = int(status.partition("SigCgt:")[2].split()[0], 16)
-        if STACK_SIGNAL is None or not caught >> (STACK_SIGNAL - 1) & 1:
+        if not caught >> (STACK_SIGNAL - 1) & 1:
             return False
         os.kill(pid, STACK_SIGNAL)
     except (OSError, IndexError, ValueError):
@@ -98,14 +98,10 @@ def _kill_all(find: Callable[[], list[int]], seconds: float) -> list[int]:
 
 class Adopted:
     """The processes that this one gets as children while a job runs: the job's, and those of
-    its descendants whose parents have ended, also in sessions and environments of their own.
-
-    For Linux; elsewhere it knows the job's own processes alone.
-    """
+    its descendants whose parents have ended, also in sessions and environments of their own."""
 
     def __init__(self) -> None:
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1))
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1))
         self._before = set(self._children_of_all().get(os.getpid(), ()))
 
     def kill(self, seconds: float = 5.0) -> list[int]:
@@ -115,8 +111,6 @@ class Adopted:
     def reap(self, own: Container[int] = ()) -> None:
         """Has the system forget children that have ended, but for `own` ones, whose exit status
         somebody still asks for."""
-        if not hasattr(os, "waitid"):
-            return
         with contextlib.suppress(ChildProcessError):
             while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 if ended.si_pid in own:
@@ -152,15 +146,8 @@ def remove_shared_memory(job: str) -> list[str]:
 
 
 def die_with(parent: int) -> None:
-    """Has the kernel kill this process when the process `parent`, which started it, ends.
-
-    For Linux; elsewhere it does nothing.
-    """
-    try:
-        libc = ctypes.CDLL(None)
-        libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
-    except (OSError, AttributeError):
-        return
+    """Has the kernel kill this process when the process `parent`, which started it, ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
     if os.getppid() != parent:  # it ended before the call
         os._exit(128 + signal.SIGKILL)
 

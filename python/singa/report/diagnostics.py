@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import re
@@ -16,6 +17,7 @@ import numpy as np
 from .. import singa_wrap as _c
 from .._version import __version__
 from ..device import get_default_device
+from ..launcher import cores
 from ..layer.names import LayerNames
 from ..raw.check import integer, one_of
 
@@ -63,7 +65,11 @@ def doctor() -> Report:
         cpu=_cpu_name(),
         isa=_isa(),
         threads=_c.NumThreads(),
-        cpus={"machine": os.cpu_count(), "process": _affinity(), "quota": _quota()},
+        cpus={
+            "machine": os.cpu_count(),
+            "process": len(os.sched_getaffinity(0)),
+            "quota": _quota(),
+        },
         openmp=openmp,
         huge_pages=_huge_pages(),
         denormals="kept" if _keeps_denormals() else "flushed to zero",
@@ -79,18 +85,17 @@ def _problems(report: Report, openmp: list[str]) -> list[str]:
         problems.append(
             f"{len(openmp)} OpenMP runtimes are loaded ({', '.join(openmp)}): their threads compete"
         )
-    if report["threads"] > (_affinity() or report["threads"]):
+    usable, quota = report["cpus"]["process"], report["cpus"]["quota"]
+    if report["threads"] > usable:
         problems.append(
-            f"{report['threads']} threads on {_affinity()} CPUs: set fewer with "
-            "singa.set_num_threads()"
+            f"{report['threads']} threads on {usable} CPUs: set fewer with singa.set_num_threads()"
         )
-    quota = _quota()
     if quota is not None and report["threads"] > max(1.0, np.ceil(quota)):
         problems.append(
             f"{report['threads']} threads with a quota of {quota:g} CPUs: set fewer with "
             "singa.set_num_threads()"
         )
-    if platform.machine() in ("x86_64", "AMD64") and "avx2" not in report["isa"]:
+    if platform.machine() == "x86_64" and "avx2" not in report["isa"]:
         problems.append("the CPU has no AVX2: kernels are slow")
     return problems
 
@@ -100,7 +105,7 @@ def _library_path() -> str:
 
 
 def _loaded(name: str) -> list[str]:
-    """Paths of loaded shared libraries whose file names match the pattern. Linux only."""
+    """Paths of loaded shared libraries whose file names match the pattern."""
     paths = re.findall(r"/.*", _read("/proc/self/maps") or "")
     return sorted({path for path in paths if ".so" in path and re.match(name, Path(path).name)})
 
@@ -122,7 +127,7 @@ def _cpu_name() -> str | None:
 
 
 def cpu_flags() -> frozenset[str]:
-    """The instruction sets of the processor, in Linux's names; empty elsewhere."""
+    """The instruction sets of the processor, in Linux's names."""
     return frozenset((_cpuinfo("flags") or "").split())
 
 
@@ -131,14 +136,10 @@ def _isa() -> list[str]:
     return [flag for flag in known if flag in cpu_flags()]
 
 
-def _affinity() -> int | None:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-
-
 def _quota() -> float | None:
-    """The quota of the cgroup (version 2) in CPUs; None without a limit."""
-    parts = (_read("/sys/fs/cgroup/cpu.max") or "max").split()
-    return None if parts[0] == "max" else int(parts[0]) / int(parts[1])
+    """The quota of the cgroups in CPUs; None without a limit."""
+    quota = cores.quota()
+    return quota if quota < math.inf else None
 
 
 def _huge_pages() -> str | None:

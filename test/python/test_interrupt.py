@@ -11,42 +11,19 @@ import time
 import numpy as np
 import pytest
 import singa
-from singa import autograd, layer, model, opt, tensor
+from bits import bits
+from singa import autograd, opt, tensor
 from singa.layer.names import LayerNames
 from singa.layer.observers import observers
 from singa.training import checkpoint
-
-
-class Net(model.Model):
-    def __init__(self):
-        super().__init__()
-        self.conv = layer.Conv2d(4, 3, padding=1)
-        self.norm = layer.BatchNorm2d(momentum=0.1)
-        self.drop = layer.Dropout(0.3)
-        self.fc = layer.Linear(3)
-
-    def forward(self, x):
-        x = autograd.relu(self.norm(self.conv(x)))
-        return self.fc(self.drop(autograd.flatten(x)))
-
-    def train_one_batch(self, x, y):
-        out = self.forward(x)
-        loss = autograd.softmax_cross_entropy(out, y)
-        self.optimizer(loss)
-        return out, loss
-
-
-def batch(number):
-    draw = np.random.default_rng(number)
-    x = draw.standard_normal((5, 2, 4, 4), np.float32)
-    return tensor.from_numpy(x), tensor.from_numpy(draw.integers(0, 3, 5, np.int32))
+from small_net import Whole, batch
 
 
 @pytest.fixture
 def trained(tmp_path):
     """(net, its checkpoint, losses of the three steps after it)."""
     singa.seed(3)
-    net = Net()
+    net = Whole()
     net.set_optimizer(opt.Adam(0.02, clip_norm=1.0))
     net.compile([batch(0)[0]])
     path = tmp_path / "last.safetensors"
@@ -58,10 +35,6 @@ def trained(tmp_path):
 
 def steps(net, start, end):
     return [float(net(*batch(number))[1]) for number in range(start, end)]
-
-
-def weights(net):
-    return {name: value.numpy().tobytes() for name, value in net.get_params().items()}
 
 
 class Interrupt:
@@ -107,17 +80,17 @@ def _leaves_with(frame):
 def test_at_any_line_of_a_step(trained):
     net, path, expected = trained
     checkpoint.load(path, net, net.optimizer)
-    before = weights(net)
+    before = bits(net.get_params())
     with Interrupt() as count:
         steps(net, 2, 3)
-    after = weights(net)
+    after = bits(net.get_params())
     assert count.lines > 300
     interrupted = 0
     for at in range(1, count.lines, 7):
         checkpoint.load(path, net, net.optimizer)
         with pytest.raises(KeyboardInterrupt), Interrupt(at):
             steps(net, 2, 3)
-        assert weights(net) in (before, after)  # all parameters have made the same number of steps
+        assert bits(net.get_params()) in (before, after)  # all are as many steps on
         interrupted += 1
         checkpoint.load(path, net, net.optimizer)
         assert steps(net, 2, 5) == expected, f"after an interrupt at line {at} of the step"
@@ -127,15 +100,15 @@ def test_at_any_line_of_a_step(trained):
 def test_at_any_line_of_recorded_and_replayed_steps(trained):
     net, path, expected = trained
     checkpoint.load(path, net, net.optimizer)
-    allowed = [weights(net)]
+    allowed = [bits(net.get_params())]
     for number in range(2, 7):
         steps(net, number, number + 1)
-        allowed.append(weights(net))
+        allowed.append(bits(net.get_params()))
     net.graph(True)
     checkpoint.load(path, net, net.optimizer)
     with Interrupt() as count:
         steps(net, 2, 7)
-    assert weights(net) == allowed[-1]
+    assert bits(net.get_params()) == allowed[-1]
     assert len(net.memory_plan()["graphs"]) == 1
     interrupted = 0
     for at in range(1, count.lines, 701):
@@ -146,7 +119,7 @@ def test_at_any_line_of_recorded_and_replayed_steps(trained):
                 steps(net, 2, 7)
         except KeyboardInterrupt:
             interrupted += 1
-        assert weights(net) in allowed
+        assert bits(net.get_params()) in allowed
         checkpoint.load(path, net, net.optimizer)
         assert steps(net, 2, 5) == expected, f"after an interrupt at line {at}"
     assert interrupted > 15

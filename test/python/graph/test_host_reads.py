@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import singa
+from bits import bits
 from recorded import graphs
 from singa import autograd, layer, model, opt, tensor
 from singa.graph import GraphWarning
@@ -52,10 +53,6 @@ def images(seed=0):
 
 def labels():
     return tensor.from_numpy(np.int32([0, 2]))
-
-
-def bits(net):
-    return {name: t.numpy().tobytes() for name, t in net.get_states().items()}
 
 
 # Arguments.

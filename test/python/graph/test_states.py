@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from bits import bits
 from recorded import graphs
 from singa import autograd, layer, model, opt, tensor
 
@@ -56,10 +57,6 @@ def make(graph: bool, **kwargs: int) -> Carries:
     net.set_optimizer(opt.SGD(lr=0.1, momentum=0.9))
     net.graph(graph)  # without compile(), the first step is also the first forward
     return net
-
-
-def bits(net: Carries) -> dict[str, bytes]:
-    return {name: state.numpy().tobytes() for name, state in net.get_states().items()}
 
 
 def test_a_state_that_a_step_writes_is_replayed() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import singa
+from bits import everything
 from html_page import Page
 from singa import autograd, layer, model, opt, singa_wrap, tensor, tuning
 from singa.commands import advise as command
@@ -88,16 +89,9 @@ def by_topic(found: advice.Advice) -> dict[str, advice.Piece]:
 
 def state_of(net: model.Model) -> list[Any]:
     """All that advice must not change, as bytes and plain values."""
-    states = {name: value.numpy().tobytes() for name, value in net.get_states().items()}
-    kept = net.optimizer.get_states()
-    momentum = {
-        name: {key: t.numpy().tobytes() for key, t in value.items()}
-        for name, value in kept.items()
-        if isinstance(value, dict)
-    }
     dev = next(iter(net.get_states().values())).device
     return [
-        *(states, momentum, net.optimizer.steps, dev.random_state()),
+        *(everything(net), net.optimizer.steps, dev.random_state()),
         *(np.random.get_state()[1].tobytes(), random.getstate()),  # noqa: NPY002
         *(net.training, autograd.training, net.graph_mode, net._autocast_dtype, net._recompute),
         *(singa_wrap.Selection(), tuning.choices(), singa_wrap.IsProfiling()),

@@ -16,6 +16,26 @@ class Net(model.Model):
         return self.fc(autograd.flatten(autograd.relu(self.conv(x))))
 
 
+class Whole(Net):
+    """With all that a checkpoint saves: parameters, running statistics, random numbers."""
+
+    def __init__(self, width=6):
+        super().__init__()
+        self.conv = layer.Conv2d(width, 3, padding=1)
+        self.norm = layer.BatchNorm2d(momentum=0.1)
+        self.drop = layer.Dropout(0.4)
+
+    def forward(self, x):
+        x = autograd.relu(self.norm(self.conv(x)))
+        return self.fc(self.drop(autograd.flatten(x)))
+
+
+def batch(number):
+    draw = np.random.default_rng(number)
+    x = draw.standard_normal((5, 2, 4, 4), np.float32)
+    return tensor.from_numpy(x), tensor.from_numpy(draw.integers(0, 3, 5, np.int32))
+
+
 def trained(optimizer, use_graph, steps=8, after=lambda net, step: None, **options):
     """The network after some steps, behind each of which `after` is called. With a scaler, the
     fifth one overflows."""

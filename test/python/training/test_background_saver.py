@@ -10,6 +10,7 @@ import threading
 import numpy as np
 import pytest
 import singa
+from bits import everything
 from ranks import in_ranks
 from singa import distributed, layer, models, opt, tensor
 from singa.training import checkpoint
@@ -30,12 +31,6 @@ def new(optimizer=None):
 
 def step(net):
     net(tensor.from_numpy(X), tensor.from_numpy(Y))
-
-
-def everything(net):
-    found = {name: value.numpy().tobytes() for name, value in net.get_states().items()}
-    slots = net.optimizer.get_states()["moments"]
-    return found | {f"moments/{name}": value.numpy().tobytes() for name, value in slots.items()}
 
 
 @pytest.fixture

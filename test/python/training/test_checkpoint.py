@@ -5,47 +5,21 @@ import os
 import random
 import struct
 
+import bits
 import numpy as np
 import pytest
 import safetensors.numpy
 import singa
-from singa import autograd, layer, model, models, opt, singa_wrap, tensor, tuning
+from singa import models, opt, singa_wrap, tensor, tuning
 from singa.files import state_files
 from singa.training import checkpoint
+from small_net import Whole, batch
 from updates import RULES
-
-
-class Net(model.Model):
-    """Has everything that a checkpoint saves: parameters, running statistics, and random
-    numbers."""
-
-    def __init__(self, width=6):
-        super().__init__()
-        self.conv = layer.Conv2d(width, 3, padding=1)
-        self.norm = layer.BatchNorm2d(momentum=0.1)
-        self.drop = layer.Dropout(0.4)
-        self.fc = layer.Linear(3)
-
-    def forward(self, x):
-        x = autograd.relu(self.norm(self.conv(x)))
-        return self.fc(self.drop(autograd.flatten(x)))
-
-    def train_one_batch(self, x, y):
-        out = self.forward(x)
-        loss = autograd.softmax_cross_entropy(out, y)
-        self.optimizer(loss)
-        return out, loss
-
-
-def batch(number):
-    draw = np.random.default_rng(number)
-    x = draw.standard_normal((5, 2, 4, 4), np.float32)
-    return tensor.from_numpy(x), tensor.from_numpy(draw.integers(0, 3, 5, np.int32))
 
 
 def new(optimizer, seed=1, width=6):
     singa.seed(seed)
-    net = Net(width)
+    net = Whole(width)
     net.set_optimizer(optimizer)
     net.compile([batch(0)[0]])
     return net
@@ -58,18 +32,8 @@ def train(net, start, end):
 
 def everything(net):
     """Everything that training depends on, as bytes."""
-    arrays = {name: value.numpy().tobytes() for name, value in net.get_states().items()}
-    for key, value in net.optimizer.get_states().items():
-        if isinstance(value, dict):
-            arrays |= {f"{key}/{name}": kept.numpy().tobytes() for name, kept in value.items()}
-        else:
-            arrays[key] = value
     device = next(iter(net.get_states().values())).device
-    return arrays | {"random": tuple(device.random_state())}
-
-
-def everything_of_the_model(net):
-    return {name: value.numpy().tobytes() for name, value in net.get_states().items()}
+    return bits.everything(net) | {"random": tuple(device.random_state())}
 
 
 def edit(path, change):
@@ -165,7 +129,7 @@ def test_the_description_of_the_model(tmp_path):
     checkpoint.save(path, net, net.optimizer)
     names = ["cat", "dog", "bird"]
     assert checkpoint.read_model(path) == {
-        "class": "Net", "architecture": None, "class_names": names
+        "class": "Whole", "architecture": None, "class_names": names
     }  # fmt: skip
     other, named = new(opt.SGD(0.1)), new(opt.SGD(0.1))
     named.class_names = ["A", "B", "C"]
@@ -185,7 +149,7 @@ def test_the_architecture_makes_the_network_again(tmp_path):
     again = models.create(made["name"], **made["arguments"])
     again.compile([tensor.zeros((1, 1, 28, 28))])
     checkpoint.load(path, again)
-    assert everything_of_the_model(again) == everything_of_the_model(net)
+    assert bits.bits(again) == bits.bits(net)
 
 
 def test_without_an_optimizer(tmp_path):
@@ -269,7 +233,7 @@ def test_numbers_of_numpy_become_numbers(saved):
 
 def test_a_model_without_parameters_yet(tmp_path):
     with pytest.raises(RuntimeError, match=r"\[checkpoint.save\].*call compile\(\) first"):
-        checkpoint.save(tmp_path / "c", Net())
+        checkpoint.save(tmp_path / "c", Whole())
     assert os.listdir(tmp_path) == []
 
 

@@ -153,7 +153,8 @@ def of_images(torch: Any, made: Callable[[int], Any], channels: int = 3) -> tupl
     for side in SIDES:
         images = torch.randn(2, channels, side, side)
         try:
-            module = made(side).train()
+            # Some have buffers of float32, whatever the default type is.
+            module = made(side).to(torch.get_default_dtype()).train()
             with torch.no_grad():
                 module(images)
             return module, (images,)

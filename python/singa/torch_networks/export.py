@@ -26,7 +26,10 @@ from .operators import registry
 OLDEST = (2, 6)
 
 #: Operators that return their first argument: graphs have no operators that write.
-_SAME = ("alias", "clone", "contiguous", "lift_fresh_copy", "lift_fresh", "detach_copy")
+_SAME = (
+    *("alias", "clone", "contiguous", "lift_fresh_copy", "lift_fresh", "detach_copy"),
+    "prims.copy_strided",
+)
 #: Operators that check what export has seen to hold, that tell export something, or that check
 #: values, for which a step would have to wait.
 _WITHOUT_RESULT = (

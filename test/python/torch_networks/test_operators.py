@@ -109,6 +109,7 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
             x, [None, t.tensor([0, 1]), None, t.tensor([3, -1])], x[:, :2, :, 0].transpose(0, 1)
         ),
         lambda t, F, x: t.ops.aten.index_put(x, [x > 0.5], t.tensor(0.3, dtype=x.dtype)),
+        lambda t, F, x: x.mT.index_fill(2, t.tensor([0, 3]), 0.7),
         lambda t, F, x: t.ops.aten.slice_scatter(x, x[:, :, ::2] * 2, 2, 1, None, 2),
         lambda t, F, x: t.diagonal_scatter(x, x[:, :, :5, 0], 0, 3, 2),
         lambda t, F, x: t.diagonal_scatter(x, x[:, :, :4, 0], -2, 2, 3),

@@ -8,19 +8,16 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any
 
-from .. import autograd
 from .. import singa_wrap as _c
 from ..networks.errors import UnsupportedError
 from ..networks.network import Network
-from ..tape.grad_mode import set_training, training
-from ..tape.operator import Operator
-from ..tape.tensor import Tensor, wrap
 from . import operators as _operators  # noqa: F401 - fills the table
-from .export import Exported, export, require_torch
+from .export import export, require_torch
 from .front import TORCH
+from .replays import Replays
+from .runs import Graph, Run, function_class, imported
 from .signature import Signature, Value, assignments, changed, signature
 
 #: Most graphs of one module: others take the places of the oldest.
@@ -101,6 +98,11 @@ def _module_class(torch: Any) -> Any:
         def __setitem__(self, key: Any, value: Any) -> None:
             self._module[key] = value
 
+        @property  # type: ignore[misc]
+        def __class__(self) -> Any:
+            """What `isinstance` sees: trainers ask for classes of their library."""
+            return type(self._module)
+
         @property
         def forward(self) -> Callable[..., Any]:
             """Computes what the module's own `forward` does."""
@@ -110,6 +112,9 @@ def _module_class(torch: Any) -> Any:
         def _run(self, *args: Any, **kwargs: Any) -> Any:
             self._module.training = self.training
             return self._runner(args, kwargs)
+
+        def _get_name(self) -> str:
+            return "Accelerated"
 
         def extra_repr(self) -> str:
             return f"singa, {type(self._module).__name__}"
@@ -127,46 +132,14 @@ def _accelerated(module: Any) -> Any:
     return accelerate(module)
 
 
-class _Graph(NamedTuple):
-    """A module's graph.
-
-    spec      the form of its results
-    places    for each of these: the number of an output, or what else it is
-    types     the element types that outputs of numbers without fractions have
-    kept      what must live as long as the graph's key
-    """
-
-    exported: Exported
-    network: Network
-    training: bool
-    spec: Any
-    places: list[tuple[bool, Any]]
-    types: list[Any]
-    kept: list[Any]
-
-    def fits(self, inputs: Sequence[Any]) -> bool:
-        """Whether it is right for inputs of these lengths."""
-        lengths: dict[str, int] = {}
-        graph = self.exported.graph
-        return all(
-            len(shape) == x.ndim
-            and all(
-                lengths.setdefault(wanted, n) == n if isinstance(wanted, str) else wanted == n
-                for wanted, n in zip(shape, x.shape, strict=True)
-            )
-            for x, shape in zip(
-                inputs, [graph.types[name].shape or () for name in graph.inputs], strict=True
-            )
-        )
-
-
 class _Runner:
     """Runs one module: its graphs, and its tensors as singa's."""
 
     def __init__(self, torch: Any, module: Any) -> None:
         self.torch, self.module = torch, module
-        self.graphs: OrderedDict[Any, list[_Graph]] = OrderedDict()
+        self.graphs: OrderedDict[Any, list[Graph]] = OrderedDict()
         self.imported: dict[str, tuple[Any, _c.Tensor]] = {}
+        self.replays = Replays()
         self.lock = threading.RLock()
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -179,13 +152,15 @@ class _Runner:
             now = signature(torch, self.module)
             graph = self._graph(now, leaves, spec, inputs)
             values = self._values(now.values)
-        parameters = [value for value in now.values if not value.is_buffer]
-        tracked = [*inputs, *[value.tensor for value in parameters if value.first == value.name]]
-        run = _Run(torch, graph, inputs, values, _autocast(torch))
+        own = [value for value in now.values if value.first == value.name]
+        parameters = [value for value in own if not value.is_buffer]
+        tracked = [*inputs, *[value.tensor for value in parameters]]
+        buffers = [value.name for value in own if value.is_buffer]
+        run = Run(torch, graph, self.replays, inputs, values, buffers)
         if given and any([x.requires_grad for x in tracked]):
             run.wanted = [x.requires_grad for x in tracked]
-            run.names = [value.name for value in parameters if value.first == value.name]
-            outputs = _function_class(torch).apply(run, *tracked)
+            run.names = [value.name for value in parameters]
+            outputs = function_class(torch).apply(run, *tracked)
         else:
             outputs = run.forward()
         results = [outputs[x] if is_output else x for is_output, x in graph.places]
@@ -203,13 +178,13 @@ class _Runner:
             where = value.data_ptr(), value.shape, value.stride(), value.dtype
             kept = self.imported.get(name)
             if kept is None or kept[0] != where:
-                kept = self.imported[name] = where, _imported(name, value)
+                kept = self.imported[name] = where, imported(name, value)
             result[name] = kept[1]
         return result
 
     # Graphs.
 
-    def _graph(self, now: Signature, leaves: list[Any], spec: Any, inputs: list[Any]) -> _Graph:
+    def _graph(self, now: Signature, leaves: list[Any], spec: Any, inputs: list[Any]) -> Graph:
         for x in inputs:
             if x.device.type != "cpu":
                 raise NotImplementedError(
@@ -247,10 +222,15 @@ class _Runner:
             self.graphs.popitem(last=False)
         return graph
 
-    def _exported(self, now: Signature, leaves: list[Any], spec: Any) -> tuple[_Graph, Signature]:
+    def _exported(self, now: Signature, leaves: list[Any], spec: Any) -> tuple[Graph, Signature]:
         torch = self.torch
         seen: list[Any] = []
-        examples = [x.detach() for x in leaves if isinstance(x, torch.Tensor)]
+        with torch.inference_mode(False):  # export refuses tensors of that mode
+            examples = [
+                x.clone() if x.is_inference() else x.detach()
+                for x in leaves
+                if isinstance(x, torch.Tensor)
+            ]
         if not examples:
             raise TypeError("[accelerate] a call needs a tensor as an argument")
         if all([x.ndim and x.shape[0] == 1 for x in examples]):
@@ -277,7 +257,8 @@ class _Runner:
             for name in exported.graph.outputs
         ]
         after = signature(torch, self.module)
-        return _Graph(exported, network, now.trains, form, places, types, after.kept), after
+        graph = Graph(exported, network, now.trains, form, places, types, after.kept, {})
+        return graph, after
 
 
 @functools.cache
@@ -318,173 +299,6 @@ def _call_class(torch: Any, count: int) -> Any:
     forward: Any = Call.forward  # whose shapes export wants by names
     forward.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])
     return Call
-
-
-class _Ends(Operator):
-    """Has backward begin at several results: its own result has no elements that matter."""
-
-    def __init__(self, gradients: Sequence[_c.Tensor]) -> None:
-        super().__init__()
-        self.gradients = gradients
-
-    def forward(self, *xs: _c.Tensor) -> _c.Tensor:
-        return _c.Full((), 0.0, xs[0].device(), _c.kFloat32)
-
-    def backward(self, dy: _c.Tensor) -> Any:
-        return tuple(self.gradients)
-
-
-class _Run:
-    """One forward of a module, and its backward.
-
-    wanted  for each input, then each parameter: whether it needs a gradient
-    names   of the parameters
-    """
-
-    def __init__(
-        self,
-        torch: Any,
-        graph: _Graph,
-        inputs: Sequence[Any],
-        values: dict[str, _c.Tensor],
-        autocast: Any,
-    ) -> None:
-        self.torch, self.graph, self.inputs, self.values = torch, graph, inputs, values
-        self.autocast = autocast
-        self.wanted: list[bool] = []
-        self.names: list[str] = []
-        self.leaves: list[Tensor] = []
-        self.outputs: list[Tensor] = []
-        self.done = False
-
-    def forward(self) -> list[Any]:
-        """The results, as tensors of PyTorch."""
-        graph = self.graph.exported.graph
-        wanted = iter(self.wanted)
-        given = [_leaf(_imported("an input", x), next(wanted, False)) for x in self.inputs]
-        trained = dict(zip(self.names, wanted, strict=False))
-        # A parameter with two names is one tensor.
-        values: dict[int, Tensor] = {}
-        by_name: dict[str, Tensor] = {}
-        for name, raw in self.values.items():
-            held = values.get(id(raw))
-            if held is None:
-                held = values[id(raw)] = _leaf(raw, trained.get(name, False))
-            by_name[name] = held
-        self.leaves = [*given, *[by_name[name] for name in self.names]]
-        before = training()
-        set_training(self.graph.training)
-        mode = autograd.enable_grad() if self.wanted else autograd.no_grad()
-        try:
-            with mode, self.autocast():
-                results = self.graph.network.run(
-                    dict(zip(graph.inputs, given, strict=True)),
-                    {f"inner.{name}": value for name, value in by_name.items()},
-                    graph.outputs,
-                )
-        finally:
-            set_training(before)
-        count = len(results) - len(self.graph.exported.written)
-        for name, result in zip(self.graph.exported.written, results[count:], strict=True):
-            by_name[name.removeprefix("inner.")].data.CopyFrom(result.data)
-        self.outputs = results[:count] if self.wanted else []
-        return [
-            _integers(_shared(self.torch, wrap(x.data.Clone(), False)), kind)
-            for x, kind in zip(results[:count], self.graph.types, strict=False)
-        ]
-
-    def backward(self, gradients: Sequence[Any]) -> list[Any]:
-        """The gradients of inputs and parameters for those of the results."""
-        if self.done:
-            raise NotImplementedError(
-                "[accelerate] a second backward through one forward: retain_graph=True is not "
-                "supported. Add the losses, or call the module again"
-            )
-        if self.torch.is_grad_enabled():
-            raise NotImplementedError(
-                "[accelerate] create_graph=True: there are no second derivatives of an accelerated "
-                "module"
-            )
-        self.done = True
-        ends = [
-            (y, _imported("a gradient", dy.contiguous()))
-            for y, dy in zip(self.outputs, gradients, strict=True)
-            if dy is not None and y.creator is not None
-        ]
-        found: dict[int, Tensor] = {}
-        before = training()
-        set_training(self.graph.training)
-        try:
-            if len(ends) == 1:
-                y, dy = ends[0][0], wrap(ends[0][1], False)
-            elif ends:
-                with autograd.enable_grad():
-                    y, dy = _Ends([dy for _, dy in ends])(*[y for y, _ in ends])[0], None
-            if ends:
-                found = {id(x): g for x, g in autograd.backward(y, dy)}
-        finally:
-            set_training(before)
-        result = [
-            _shared(self.torch, found[id(x)]) if w and id(x) in found else None
-            for x, w in zip(self.leaves, self.wanted, strict=True)
-        ]
-        self.leaves, self.outputs, self.inputs, self.values = [], [], [], {}
-        return result
-
-
-def _leaf(raw: _c.Tensor, wanted: bool) -> Tensor:
-    """A tensor of which the tape stores the gradient, or a constant."""
-    x = wrap(raw, wanted)
-    x.stores_grad = wanted
-    return x
-
-
-def _imported(name: str, x: Any) -> _c.Tensor:
-    """A tensor that shares the memory of one of PyTorch's."""
-    try:
-        return _c.from_dlpack(x.detach().__dlpack__())
-    except TypeError as error:
-        raise TypeError(f"[accelerate] {name}: {error}") from None
-
-
-def _shared(torch: Any, x: Tensor) -> Any:
-    """A tensor of PyTorch that shares the memory of one of singa's."""
-    return torch.from_dlpack(x)
-
-
-def _integers(x: Any, kind: Any) -> Any:
-    """Numbers without fractions in the module's own type, which singa may hold in another."""
-    return x if kind is None or x.is_floating_point() else x.to(kind)
-
-
-def _autocast(torch: Any) -> Callable[[], AbstractContextManager[Any]]:
-    """The context of singa for PyTorch's autocast."""
-    if not torch.is_autocast_enabled("cpu"):
-        return nullcontext
-    kind = str(torch.get_autocast_dtype("cpu")).removeprefix("torch.")
-    return functools.partial(autograd.autocast, kind)
-
-
-@functools.cache
-def _function_class(torch: Any) -> Any:
-    """The operator of PyTorch's tape."""
-
-    class Accelerated(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, run: _Run, *tracked: Any) -> Any:
-            outputs = run.forward()
-            ctx.run = run
-            ctx.save_for_backward(*tracked)  # for PyTorch's own check of changes in place
-            ctx.set_materialize_grads(False)
-            ctx.mark_non_differentiable(*[x for x in outputs if not x.is_floating_point()])
-            return tuple(outputs)
-
-        @staticmethod
-        def backward(ctx: Any, *gradients: Any) -> Any:
-            _ = ctx.saved_tensors
-            return None, *ctx.run.backward(gradients)
-
-    return Accelerated
 
 
 def _refuse_around(torch: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import io
 import pickle
 import threading
@@ -267,6 +268,29 @@ def test_the_module_shares_everything(torch: ModuleType) -> None:
     )
     assert singa.accelerate(net) is net
     assert "singa, Sequential" in repr(net)
+
+
+def test_it_passes_for_the_modules_own_class(torch: ModuleType) -> None:
+    class Named(torch.nn.Linear):
+        def forward(self, pixels: Any, labels: Any = None) -> Any:
+            return super().forward(pixels)
+
+    net = singa.accelerate(Named(3, 2))
+    assert isinstance(net, Named)
+    assert isinstance(net, torch.nn.Module)
+    assert list(inspect.signature(net.__class__.forward).parameters)[1:] == ["pixels", "labels"]
+    assert list(inspect.signature(net.forward).parameters) == ["pixels", "labels"]
+    accelerated.same(torch, net(pixels=torch.ones(2, 3)), net._module(torch.ones(2, 3)))
+
+
+def test_a_first_call_in_inference_mode(torch: ModuleType) -> None:
+    net = singa.accelerate(torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())).eval()
+    for _ in range(3):
+        with torch.inference_mode():
+            x = torch.ones(2, 3) * 2
+            accelerated.same(torch, net(x), net._module(x))
+    net(torch.ones(2, 3)).sum().backward()
+    assert net[0].weight.grad is not None
 
 
 def test_averages_of_weights(torch: ModuleType) -> None:

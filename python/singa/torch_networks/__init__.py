@@ -3,7 +3,7 @@
 `export` makes a graph of a module, `operators` has the function of singa for each of PyTorch's
 operators, `front` says so to the executor of `singa.networks`, `module` is the Model, and `saved`
 makes it of a file. `accelerate` runs a graph behind PyTorch's own tape, and `signature` says when a
-module needs another graph.
+module needs another graph. `runs` has one forward and its backward, which `replays` records.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,11 @@ class Case:
     moves: bool = False  # moves elements of any type
 
 
+#: Options of several steps whose results are counts, truths or indices.
+VALUES = {"differentiable": False, "one_step": False}
+_OPTIONS = {option.name for option in fields(Case)}
+
+
 class Family(list[Case]):
     """The cases of a file."""
 
@@ -54,16 +59,35 @@ class Family(list[Case]):
         """Appends a case. `covers` separates names by spaces."""
         self.append(Case(name, tuple(covers.split()), *args, **kwargs))
 
+    def call(
+        self,
+        name: str,
+        covers: str,
+        inputs: Arrays,
+        *args: Any,
+        theirs: str | Callable[..., Any] = "",
+        **kwargs: Any,
+    ) -> None:
+        """Appends a case of the function that `name` begins with. `theirs` is PyTorch's, or its
+        name if that differs; both take the same arguments behind the tensors. Options of the case
+        are taken from `kwargs`."""
+        options = {key: kwargs.pop(key) for key in _OPTIONS & kwargs.keys()}
+        function = name.split(" ")[0].rstrip(",")
 
-def both(name: str, *args: Any, theirs: str = "", **kwargs: Any) -> tuple[Any, Any]:
-    """singa's and PyTorch's function, which take the same arguments behind the tensors."""
+        def of_torch(*xs: Any) -> Any:
+            called = theirs or function
+            if isinstance(called, str):
+                called = getattr(functional, called, None) or getattr(torch, called)
+            return called(*xs, *args, **kwargs)
 
-    def of_torch(*xs: Any) -> Any:
-        found = getattr(functional, theirs or name, None) or getattr(torch, theirs or name)
-        return found(*xs, *args, **kwargs)
+        ours = getattr(autograd, function)
+        self.add(name, covers, lambda *xs: ours(*xs, *args, **kwargs), of_torch, inputs, **options)
 
-    ours = getattr(autograd, name)
-    return lambda *xs: ours(*xs, *args, **kwargs), of_torch
+    def alike(
+        self, name: str, covers: str, inputs: Arrays, function: Callable[..., Any], **kwargs: Any
+    ) -> None:
+        """Appends a case of what tensors of both do by the same expression."""
+        self.add(name, covers, function, function, inputs, **kwargs)
 
 
 def uniform(*shape: int, seed: int = 0, low: float = -2.0, high: float = 2.0) -> Any:

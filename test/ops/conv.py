@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ops.case import Family, functional, handle, uniform
 from singa import autograd
@@ -26,114 +27,69 @@ def convolution(
     pads: Sequence[int],
     dilation: Sequence[int] | None = None,
     group: int = 1,
+    name: str = "",
 ) -> None:
-    """A geometry of peculiar size."""
+    """A geometry of peculiar size, if it has no name of its own."""
     axes, channels = len(kernel), x[1]
     dilation = dilation or [1] * axes
-    name = f"conv{axes}d"
+    function = f"conv{axes}d"
+    geometry = f"{tuple(x)} to {out}, {kernel} by {stride}, pads {pads}, {group} groups"
     add(
-        f"{name} of {tuple(x)} to {out}, {kernel} by {stride}, pads {pads}, {group} groups",
+        name or f"{function} of {geometry}",
         "_Conv2d" if axes == 2 else "_Conv",
-        lambda x, w, b: getattr(autograd, name)(
+        lambda x, w, b: getattr(autograd, function)(
             handle(wrap.ConvHandle, x, kernel, stride, pads, channels, out, True, group, dilation),
             *(x, w, b),
         ),
-        lambda x, w, b: getattr(functional, name)(
+        lambda x, w, b: getattr(functional, function)(
             functional.pad(x, _paired(pads, axes)), w, b, stride, 0, dilation, group
         ),
         [uniform(*x), uniform(out, channels // group, *kernel), uniform(out)],
-        large=True,
+        large=not name,
+    )
+
+
+def transposed(
+    name: str, x: Sequence[int], out: int, kernel: Sequence[int], *geometry: Any, group: int = 1
+) -> None:
+    """`geometry` is the stride, the padding, and the padding of the output."""
+    axes, channels = len(kernel), x[1]
+    function = f"conv_transpose{axes}d"
+    add(
+        name or function,
+        "_ConvTranspose2d" if axes == 2 else "_ConvTranspose",
+        lambda x, w, b: getattr(autograd, function)(
+            handle(wrap.ConvTransposeHandle, x, kernel, *geometry, channels, out, True, group),
+            *(x, w, b),
+        ),
+        lambda x, w, b: getattr(functional, function)(x, w, b, *geometry, group),
+        [uniform(*x), uniform(channels, out // group, *kernel), uniform(out)],
+        large=bool(name),
     )
 
 
 def upsampling(x: Sequence[int], out: int, kernel: Sequence[int]) -> None:
     """A transposed convolution whose stride is its kernel: patches do not overlap."""
-    axes, channels = len(kernel), x[1]
-    name = f"conv_transpose{axes}d"
-    add(
-        f"{name} of {tuple(x)} to {out}, patches {kernel}",
-        "_ConvTranspose2d" if axes == 2 else "_ConvTranspose",
-        lambda x, w, b: getattr(autograd, name)(
-            handle(
-                wrap.ConvTransposeHandle,
-                *(x, kernel, kernel, [0] * axes, [0] * axes, channels, out, True),
-            ),
-            *(x, w, b),
-        ),
-        lambda x, w, b: getattr(functional, name)(x, w, b, kernel),
-        [uniform(*x), uniform(channels, out, *kernel), uniform(out)],
-        large=True,
-    )
+    axes = len(kernel)
+    name = f"conv_transpose{axes}d of {tuple(x)} to {out}, patches {kernel}"
+    transposed(name, x, out, kernel, kernel, [0] * axes, [0] * axes)
 
 
+convolution((2, 4, 7, 6), 6, [3, 3], [2, 1], [1, 1], group=2, name="conv2d")
 add(
-    "conv2d",
-    "_Conv2d",
-    lambda x, w, b: autograd.conv2d(
-        handle(wrap.ConvHandle, x, [3, 3], [2, 1], [1, 1], 4, 6, True, 2), x, w, b
-    ),
-    lambda x, w, b: functional.conv2d(x, w, b, (2, 1), 1, 1, 2),
-    [uniform(2, 4, 7, 6), uniform(6, 2, 3, 3), uniform(6)],
-)
-add(
-    "conv2d, odd padding",
-    "_Conv2d",
+    *("conv2d, odd padding", "_Conv2d"),
     lambda x, w: autograd.conv2d(
         wrap.ConvHandle(wrap.Tensor((2, 3, 6, 8)), [3, 3], [1, 1], [0, 0], 3, 4, False),
-        x,
-        w,
-        None,
-        (0, 1, 2, 1),
+        *(x, w, None, (0, 1, 2, 1)),
     ),
     lambda x, w: functional.conv2d(functional.pad(x, (2, 1, 0, 1)), w),
     [uniform(2, 3, 5, 5), uniform(4, 3, 3, 3)],
 )
-add(
-    "conv1d",
-    "_Conv",
-    lambda x, w, b: autograd.conv1d(
-        handle(wrap.ConvHandle, x, [3], [2], [1, 0], 4, 6, True, 2), x, w, b
-    ),
-    lambda x, w, b: functional.conv1d(functional.pad(x, (1, 0)), w, b, 2, 0, 1, 2),
-    [uniform(2, 4, 9), uniform(6, 2, 3), uniform(6)],
-)
-add(
-    "conv3d",
-    "_Conv",
-    lambda x, w, b: autograd.conv3d(
-        handle(wrap.ConvHandle, x, [2, 3, 3], [1, 2, 1], [1, 1, 0], 2, 3), x, w, b
-    ),
-    lambda x, w, b: functional.conv3d(x, w, b, (1, 2, 1), (1, 1, 0)),
-    [uniform(2, 2, 3, 5, 4), uniform(3, 2, 2, 3, 3), uniform(3)],
-)
-add(
-    "conv_transpose1d",
-    "_ConvTranspose",
-    lambda x, w, b: autograd.conv_transpose1d(
-        handle(wrap.ConvTransposeHandle, x, [3], [2], [1], [1], 4, 6, True, 2), x, w, b
-    ),
-    lambda x, w, b: functional.conv_transpose1d(x, w, b, 2, 1, 1, 2),
-    [uniform(2, 4, 6), uniform(4, 3, 3), uniform(6)],
-)
-add(
-    "conv_transpose3d",
-    "_ConvTranspose",
-    lambda x, w, b: autograd.conv_transpose3d(
-        handle(wrap.ConvTransposeHandle, x, [2, 3, 2], [1, 2, 2], [0, 1, 0], [0, 1, 0], 2, 3),
-        *(x, w, b),
-    ),
-    lambda x, w, b: functional.conv_transpose3d(x, w, b, (1, 2, 2), (0, 1, 0), (0, 1, 0)),
-    [uniform(2, 2, 2, 3, 3), uniform(2, 3, 2, 3, 2), uniform(3)],
-)
-add(
-    "conv_transpose2d",
-    "_ConvTranspose2d",
-    lambda x, w, b: autograd.conv_transpose2d(
-        handle(wrap.ConvTransposeHandle, x, [3, 3], [2, 2], [1, 1], [1, 0], 4, 6, True, 2), x, w, b
-    ),
-    lambda x, w, b: functional.conv_transpose2d(x, w, b, 2, 1, (1, 0), 2),
-    [uniform(2, 4, 5, 6), uniform(4, 3, 3, 3), uniform(6)],
-)
+convolution((2, 4, 9), 6, [3], [2], [1, 0], group=2, name="conv1d")
+convolution((2, 2, 3, 5, 4), 3, [2, 3, 3], [1, 2, 1], [1, 1, 0], name="conv3d")
+transposed("", (2, 4, 6), 6, [3], [2], [1], [1], group=2)
+transposed("", (2, 2, 2, 3, 3), 3, [2, 3, 2], [1, 2, 2], [0, 1, 0], [0, 1, 0])
+transposed("", (2, 4, 5, 6), 6, [3, 3], [2, 2], [1, 1], [1, 0], group=2)
 
 # Groups narrower than a vector.
 for _inside, _outside in [(4, 4), (8, 8), (4, 8), (8, 4), (2, 6), (12, 4), (3, 3)]:

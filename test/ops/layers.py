@@ -87,12 +87,10 @@ same("ConvTranspose3d", VOLUME, 4, 3, 3, 2, 1, (1, 0, 1))
 same("ConvTranspose1d", SIGNAL, 4, 6, 2, output_padding=2, groups=2, dilation=3)
 same("ConvTranspose2d", IMAGE, 4, 3, 3, (1, 2), (1, 0), (2, 3), dilation=(3, 4))
 for _options in (
-    {"kernel_size": 3},
-    {"kernel_size": (3, 2), "stride": 2, "padding": 1},
+    {"kernel_size": 3}, {"kernel_size": (3, 2), "stride": 2, "padding": 1},
     {"kernel_size": 3, "bias": False, "stride": (2, 1)},
-    {"kernel_size": 3, "groups": 2, "padding": (0, 2)},
-    {"kernel_size": 3, "dilation": 2},
-):
+    {"kernel_size": 3, "groups": 2, "padding": (0, 2)}, {"kernel_size": 3, "dilation": 2},
+):  # fmt: skip
     pair(
         f"Conv2d {_options}",
         lambda options=_options: layer.Conv2d(
@@ -120,10 +118,8 @@ pair(
 
 pair("Linear", lambda: layer.Linear(5), lambda nn: nn.Linear(4, 5), ROWS)
 pair(
-    "Linear without bias",
-    lambda: layer.Linear(5, bias=False),
-    lambda nn: nn.Linear(4, 5, bias=False),
-    ROWS,
+    *("Linear without bias", lambda: layer.Linear(5, bias=False)),
+    *(lambda nn: nn.Linear(4, 5, bias=False), ROWS),
 )
 pair("Linear of three axes", lambda: layer.Linear(5), lambda nn: nn.Linear(4, 5), (2, 3, 4))
 ours("Gemm", lambda: layer.Gemm(5, alpha=0.5, beta=2.0), ROWS)
@@ -141,10 +137,8 @@ same("MaxPool3d", VOLUME, 2)
 same("MaxPool3d", VOLUME, (2, 3, 2), (1, 2, 2), (0, 1, 1), (2, 1, 1), ceil_mode=True)
 same("AvgPool1d", SIGNAL, 4, 3, ceil_mode=True)
 pair(
-    "AvgPool2d",
-    lambda: layer.AvgPool2d(3, 2, 1),
-    lambda nn: nn.AvgPool2d(3, 2, 1, count_include_pad=False),
-    IMAGE,
+    *("AvgPool2d", lambda: layer.AvgPool2d(3, 2, 1)),
+    *(lambda nn: nn.AvgPool2d(3, 2, 1, count_include_pad=False), IMAGE),
 )
 same("AvgPool2d", IMAGE, 3, 1, 1, count_include_pad=True)
 same("AvgPool3d", VOLUME, 3, 2, 1)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from ops.case import Family, both, functional, torch, uniform
+from ops.case import Family, functional, torch, uniform
 from rank_memory import Alone
 from singa import autograd
 from singa import singa_wrap as wrap
 from singa.ops import normalization
 
 CASES = Family()
-add = CASES.add
+add, call = CASES.add, CASES.call
 
 
 def _batchnorm(
@@ -32,45 +32,6 @@ def _batchnorm(
         autograd.training = before
 
 
-def _torch_batchnorm(x: Any, scale: Any, bias: Any, frozen: bool = False) -> Any:
-    running = torch.zeros(x.shape[1], dtype=x.dtype), torch.ones(x.shape[1], dtype=x.dtype)
-    return functional.batch_norm(x, *running, scale, bias, not frozen)
-
-
-_NORMALIZED = [uniform(3, 4, 5, 2), uniform(4, low=0.5, high=1.5), uniform(4)]
-_RESIDUAL = uniform(3, 4, 5, 2, seed=3)
-add("batchnorm_2d", "_BatchNorm2d", _batchnorm, _torch_batchnorm, _NORMALIZED)
-add(
-    "batchnorm_2d and relu",
-    "_BatchNorm2d",
-    lambda x, s, b: _batchnorm(x, s, b, relu=True),
-    lambda x, s, b: torch.relu(_torch_batchnorm(x, s, b)),
-    _NORMALIZED,
-)
-for _name in ("relu6", "hardswish", "silu"):
-    add(
-        f"batchnorm_2d and {_name}",
-        "_BatchNorm2d",
-        lambda x, s, b, name=_name: _batchnorm(x, s, b, activation=name),
-        lambda x, s, b, name=_name: getattr(functional, name)(_torch_batchnorm(x, s, b)),
-        [_NORMALIZED[0], uniform(4, low=3.0, high=6.0), _NORMALIZED[2]],
-    )
-add(
-    "batchnorm_2d and a residual",
-    "_BatchNorm2d",
-    _batchnorm,
-    lambda x, s, b, z: _torch_batchnorm(x, s, b) + z,
-    [*_NORMALIZED, _RESIDUAL],
-)
-add(
-    "batchnorm_2d, a residual and relu",
-    "_BatchNorm2d",
-    lambda x, s, b, z: _batchnorm(x, s, b, z, relu=True),
-    lambda x, s, b, z: torch.relu(_torch_batchnorm(x, s, b) + z),
-    [*_NORMALIZED, _RESIDUAL],
-)
-
-
 def _sync_batchnorm(x: Any, scale: Any, bias: Any, add: Any = None, **activation: Any) -> Any:
     running = [wrap.Full((4,), value, x.device, int(x.dtype)) for value in (0.0, 1.0)]
     handle = wrap.BatchNormHandle(0.9, x.data)
@@ -78,65 +39,74 @@ def _sync_batchnorm(x: Any, scale: Any, bias: Any, add: Any = None, **activation
     return op(x, scale, bias)[0] if add is None else op(x, scale, bias, add)[0]
 
 
-add("sync_batchnorm_2d", "_SyncBatchNorm2d", _sync_batchnorm, _torch_batchnorm, _NORMALIZED)
-add(
-    "sync_batchnorm_2d and relu6",
-    "_SyncBatchNorm2d",
-    lambda x, s, b: _sync_batchnorm(x, s, b, activation="relu6"),
-    lambda x, s, b: functional.relu6(_torch_batchnorm(x, s, b)),
-    [_NORMALIZED[0], uniform(4, low=3.0, high=6.0), _NORMALIZED[2]],
-)
-add(
-    "sync_batchnorm_2d, a residual and relu",
-    "_SyncBatchNorm2d",
-    lambda x, s, b, z: _sync_batchnorm(x, s, b, z, relu=True),
-    lambda x, s, b, z: torch.relu(_torch_batchnorm(x, s, b) + z),
-    [*_NORMALIZED, _RESIDUAL],
-)
-_WEIGHTED = [uniform(3, 4, 6), uniform(6, seed=1), uniform(6, seed=2)]
-_IMAGES = [uniform(2, 6, 3, 5), uniform(6, seed=1), uniform(6, seed=2)]
-add(
-    "layer_norm",
-    "LayerNorm",
-    autograd.layer_norm,
-    lambda x, w, b: functional.layer_norm(x, (6,), w, b),
-    _WEIGHTED,
-)
-add(
+def batchnorm(name: str, inputs: Any, large: bool = False, **options: Any) -> None:
+    """Options are relu, activation and frozen; the fourth input is a residual."""
+
+    def of_torch(x: Any, scale: Any, bias: Any, add: Any = 0.0) -> Any:
+        running = torch.zeros(x.shape[1], dtype=x.dtype), torch.ones(x.shape[1], dtype=x.dtype)
+        training = not options.get("frozen")
+        y = functional.batch_norm(x, *running, scale, bias, training) + add
+        name = "relu" if options.get("relu") else options.get("activation", "none")
+        return y if name == "none" else getattr(functional, name)(y)
+
+    sync = name.startswith("sync")
+    add(
+        *(name, "_SyncBatchNorm2d" if sync else "_BatchNorm2d"),
+        lambda *xs: (_sync_batchnorm if sync else _batchnorm)(*xs, **options),
+        *(of_torch, inputs),
+        large=large,
+    )
+
+
+_NORMALIZED = [uniform(3, 4, 5, 2), uniform(4, low=0.5, high=1.5), uniform(4)]
+_SCALED = [_NORMALIZED[0], uniform(4, low=3.0, high=6.0), _NORMALIZED[2]]
+_WITH_RESIDUAL = [*_NORMALIZED, uniform(3, 4, 5, 2, seed=3)]
+batchnorm("batchnorm_2d", _NORMALIZED)
+batchnorm("batchnorm_2d and relu", _NORMALIZED, relu=True)
+for _name in ("relu6", "hardswish", "silu"):
+    batchnorm(f"batchnorm_2d and {_name}", _SCALED, activation=_name)
+batchnorm("batchnorm_2d and a residual", _WITH_RESIDUAL)
+batchnorm("batchnorm_2d, a residual and relu", _WITH_RESIDUAL, relu=True)
+batchnorm("sync_batchnorm_2d", _NORMALIZED)
+batchnorm("sync_batchnorm_2d and relu6", _SCALED, activation="relu6")
+batchnorm("sync_batchnorm_2d, a residual and relu", _WITH_RESIDUAL, relu=True)
+
+
+def _layer_norm(x: Any, w: Any, b: Any) -> Any:
+    return functional.layer_norm(x, w.shape, w, b)
+
+
+def _channel_norm(x: Any, w: Any, b: Any) -> Any:
+    return _layer_norm(x.movedim(1, -1), w, b).movedim(-1, 1)
+
+
+def _weights(count: int) -> Any:
+    return uniform(count, seed=1), uniform(count, seed=2)
+
+
+_IMAGES = [uniform(2, 6, 3, 5), *_weights(6)]
+call("layer_norm", "LayerNorm", [uniform(3, 4, 6), *_weights(6)], theirs=_layer_norm)
+call(
     "layer_norm of two axes, without bias",
-    "LayerNorm",
-    lambda x, w: autograd.layer_norm(x, w, axis=-2, eps=0.1),
-    lambda x, w: functional.layer_norm(x, (4, 6), w, None, 0.1),
-    [uniform(3, 4, 6), uniform(4, 6, seed=1)],
+    *("LayerNorm", [uniform(3, 4, 6), uniform(4, 6, seed=1)]),
+    axis=-2,
+    eps=0.1,
+    theirs=lambda x, w, axis, eps: functional.layer_norm(x, w.shape, w, None, eps),
 )
-add(
-    "rms_norm",
-    "LayerNorm",
-    autograd.rms_norm,
-    lambda x, w: functional.rms_norm(x, (6,), w),
-    _WEIGHTED[:2],
+call(
+    *("rms_norm", "LayerNorm", [uniform(3, 4, 6), uniform(6, seed=1)]),
+    theirs=lambda x, w: functional.rms_norm(x, (6,), w),
 )
+call("channel_norm", "ChannelNorm", _IMAGES, theirs=_channel_norm)
 add(
-    "channel_norm",
-    "ChannelNorm",
-    autograd.channel_norm,
-    lambda x, w, b: functional.layer_norm(x.movedim(1, -1), (6,), w, b).movedim(-1, 1),
-    _IMAGES,
-)
-add(
-    "group_norm",
-    "GroupNorm",
+    *("group_norm", "GroupNorm"),
     lambda x, w, b: autograd.group_norm(x, 2, w, b),
     lambda x, w, b: functional.group_norm(x, 2, w, b),
     _IMAGES,
 )
-add("instance_norm", "GroupNorm", *both("instance_norm"), _IMAGES[:1])
-add(
-    "lrn",
-    "LRN",
-    *both("lrn", 5, 0.1, 0.75, 2.0, theirs="local_response_norm"),
-    [uniform(2, 7, 3, 3)],
-)
+call("instance_norm", "GroupNorm", _IMAGES[:1])
+_LRN = "local_response_norm"
+call("lrn", "LRN", [uniform(2, 7, 3, 3)], 5, 0.1, 0.75, 2.0, theirs=_LRN)
 
 # Channels that are cut into pieces, images of any rank, and given statistics.
 for _shape in [
@@ -144,68 +114,44 @@ for _shape in [
     *((8, 64, 14, 14), (3, 5, 61, 67), (300, 130)),
 ]:
     for _frozen in (False, True):
+        _name = f"batchnorm_2d of {_shape}, frozen {_frozen}"
         for _activation in ("none", "relu", "relu6", "hardswish", "silu"):
-            add(
-                f"batchnorm_2d of {_shape}, frozen {_frozen}, activation {_activation}",
-                "_BatchNorm2d",
-                lambda x, s, b, frozen=_frozen, name=_activation: _batchnorm(
-                    x, s, b, None, frozen, **({} if name == "none" else {"activation": name})
-                ),
-                lambda x, s, b, frozen=_frozen, name=_activation: getattr(
-                    functional, name, lambda y: y
-                )(_torch_batchnorm(x, s, b, frozen)),
+            batchnorm(
+                f"{_name}, activation {_activation}",
                 [uniform(*_shape), uniform(_shape[1], low=0.5, high=4.0), uniform(_shape[1])],
                 large=True,
+                frozen=_frozen,
+                **({} if _activation == "none" else {"activation": _activation}),
             )
         for _relu in (False, True):
-            add(
-                f"batchnorm_2d of {_shape}, frozen {_frozen}, and a residual, relu {_relu}",
-                "_BatchNorm2d",
-                lambda x, s, b, z, frozen=_frozen, relu=_relu: _batchnorm(
-                    x, s, b, z, frozen, relu=relu
-                ),
-                lambda x, s, b, z, frozen=_frozen, relu=_relu: (
-                    torch.relu if relu else lambda y: y
-                )(_torch_batchnorm(x, s, b, frozen) + z),
+            batchnorm(
+                f"{_name}, and a residual, relu {_relu}",
                 [
                     *(uniform(*_shape), uniform(_shape[1], low=0.5, high=2.0)),
                     *(uniform(_shape[1]), uniform(*_shape, seed=3)),
                 ],
                 large=True,
+                frozen=_frozen,
+                relu=_relu,
             )
 for _shape, _center in [((65, 4, 192), 0), ((3, 5000), 20), ((400, 768), 0)]:
-    add(
-        f"layer_norm of {_shape}",
-        "LayerNorm",
-        autograd.layer_norm,
-        lambda x, w, b: functional.layer_norm(x, w.shape, w, b),
-        [uniform(*_shape) + _center, uniform(_shape[-1], seed=1), uniform(_shape[-1], seed=2)],
-        large=True,
-    )
+    _inputs = [uniform(*_shape) + _center, *_weights(_shape[-1])]
+    call(f"layer_norm of {_shape}", "LayerNorm", _inputs, theirs=_layer_norm, large=True)
 for _shape in [(2, 96, 28, 28), (2, 96, 14, 14)]:
-    add(
-        f"channel_norm of {_shape}",
-        "ChannelNorm",
-        autograd.channel_norm,
-        lambda x, w, b: functional.layer_norm(x.movedim(1, -1), w.shape, w, b).movedim(-1, 1),
-        [uniform(*_shape), uniform(96, seed=1), uniform(96, seed=2)],
-        large=True,
-    )
+    _inputs = [uniform(*_shape), *_weights(96)]
+    call(f"channel_norm of {_shape}", "ChannelNorm", _inputs, theirs=_channel_norm, large=True)
 for _shape, _groups, _center in [((2, 64, 33, 31), 8, 20), ((1, 600, 9, 9), 600, 0)]:
     add(
-        f"group_norm of {_shape}, {_groups} groups",
-        "GroupNorm",
+        *(f"group_norm of {_shape}, {_groups} groups", "GroupNorm"),
         lambda x, w, b, groups=_groups: autograd.group_norm(x, groups, w, b),
         lambda x, w, b, groups=_groups: functional.group_norm(x, groups, w, b),
-        [uniform(*_shape) + _center, uniform(_shape[1], seed=1), uniform(_shape[1], seed=2)],
+        [uniform(*_shape) + _center, *_weights(_shape[1])],
         large=True,
     )
 for _shape, _alpha, _k in [((2, 96, 13, 13), 1e-4, 2.0), ((1, 64, 28, 28), 1e-4, 1.0),
                            ((1, 48, 19, 19), 1.0, 1.0)]:  # fmt: skip
-    add(
-        f"lrn of {_shape}, alpha {_alpha}",
-        "LRN",
-        *both("lrn", 5, _alpha, 0.75, _k, theirs="local_response_norm"),
-        [uniform(*_shape)],
+    call(
+        *(f"lrn of {_shape}, alpha {_alpha}", "LRN", [uniform(*_shape)], 5, _alpha, 0.75, _k),
+        theirs=_LRN,
         large=True,
     )

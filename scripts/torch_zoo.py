@@ -273,6 +273,7 @@ def judged(name: str, kind: str) -> Result:
     verdict: Result = {}
     try:
         compared = torch_oracle.Comparison(torch, module, *inputs, wide=kind == "float64")
+        del module  # which may be large
         result["open"] = compared.net.has_open_batch
         verdict = compared_parts(compared)
         if verdict["wrong"] and kind == "float64":

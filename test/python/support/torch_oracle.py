@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -72,26 +72,11 @@ def _has_float32(net: Any) -> bool:
     )
 
 
-def _compare(
-    what: str, found: Any, narrow: Sequence[Any], wide: Any, factor: float, floor: float
-) -> Finding:
-    """`narrow` are the results of the runs of PyTorch that measure errors, `wide` is the right
-    one."""
-    assert found.shape == tuple(wide.shape), f"{what}: {found.shape}, wanted {tuple(wide.shape)}"
-    wanted = wide.detach().numpy()
-    own = max((error(x.detach().numpy(), wanted) for x in narrow), default=0.0)
-    return Finding(what, error(found, wanted), own, factor, floor)
-
-
 def _flat(outputs: Any) -> list[Any]:
     values = outputs.values() if isinstance(outputs, Mapping) else outputs
     if isinstance(outputs, tuple | list | Mapping):
         return [each for value in values for each in _flat(value)]
     return [outputs]
-
-
-def _double(module: Any) -> Any:
-    return copy.deepcopy(module).double()
 
 
 def _wide(x: Any) -> Any:
@@ -155,7 +140,7 @@ class Comparison:
         **options: Any,
     ) -> None:
         self.torch = torch
-        self.module = _double(module) if wide else module
+        self.module = copy.deepcopy(module).double() if wide else module
         self.inputs = tuple(map(_wide, inputs)) if wide else inputs
         self.wide, self.forms, self.apart = wide, max(forms, 2) if wide else forms, apart
         self.loss = _Weighted()
@@ -167,49 +152,49 @@ class Comparison:
     def inference(self) -> Iterator[Finding]:
         """Outputs in inference, executed and recorded, and those of a batch of 1."""
         self._begin()
-        runs = self._runs(False)
-        with self.torch.no_grad():
-            outputs = [module(*x) for module, x in runs]
-        yield from _of_outputs("inference", self.net(*self.given), outputs, 4, self.floor)
+        outputs = self._results(False, lambda module, x: _named("inference", module(*x)))
+        yield from self._compare(_named("inference", self.net(*self.given)), outputs, 4)
         self.net.graph(True)
         for _ in range(2):
             self.net(*self.given)
-        found = self.net(*self.given)  # a replay, in which batch norm is folded
-        yield from _of_outputs("recorded inference", found, outputs, 8, self.floor)
+        found = _named("inference", self.net(*self.given))  # a replay, where batch norm is folded
+        yield from self._compare(found, outputs, 8, "recorded ")
         self.net.graph(False)
         if not self.net.has_open_batch:
             return
-        with self.torch.no_grad():
-            outputs = [module(*(t[:1] for t in x)) for module, x in runs]
-        found = self.net(*(_tensor(x[:1]) for x in self.inputs))
-        yield from _of_outputs("a batch of 1", found, outputs, 4, self.floor)
+        one = self._results(False, lambda module, x: _named("one", module(*(t[:1] for t in x))))
+        found = _named("one", self.net(*(_tensor(x[:1]) for x in self.inputs)))
+        yield from self._compare(found, one, 4, "a batch of ")
 
     def training(self) -> Iterator[Finding]:
         """Outputs in training, and the gradients of all parameters."""
         self._begin()
-        net, runs = self.net, self._runs(True)
-        outputs = [module(*x) for module, x in runs]
-        self.loss.fit(outputs[-1])
-        for y in outputs:
+        net, params = self.net, self.net.get_params()
+        trained = {name for name, p in self.module.named_parameters() if p.requires_grad}
+        assert params.keys() == trained
+
+        def results(module: Any, x: Any) -> dict[str, Any]:
+            y = module(*x)
+            self.loss.fit(y)
             self.loss.of_torch(self.torch, y).backward()
+            grads = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
+            return _named("training", y) | grads
+
+        wanted, own = self._results(True, results)
         net.train()
-        found = net.forward(*self.given)
-        yield from _of_outputs("training", found, outputs, 4, self.floor)
-        gradients = {id(p): g for p, g in autograd.backward(self.loss.of_singa(found, None))}
+        y = net.forward(*self.given)
+        found = _named("training", y)
+        yield from self._compare(found, ({name: wanted.pop(name) for name in found}, own), 4)
+        gradients = {id(p): g for p, g in autograd.backward(self.loss.of_singa(y, None))}
         autograd.training = False
-        *own, wanted = [dict(module.named_parameters()) for module, _ in runs]
-        scale = max(float(p.grad.abs().max()) for p in wanted.values() if p.grad is not None)
-        params = net.get_params()
-        assert params.keys() == {name for name, p in wanted.items() if p.requires_grad}
+        scale = max(float(grad.abs().max()) for grad in wanted.values())
         for name, p in params.items():
-            grad = wanted[name].grad
-            if grad is None:
+            if name not in wanted:
                 assert id(p) not in gradients, f"{name} has a gradient"
-            elif float(grad.abs().max()) > 1e-7 * scale:
+            elif float(wanted[name].abs().max()) > 1e-7 * scale:
                 assert id(p) in gradients, f"{name} has no gradient"
-                narrow = [each[name].grad for each in own]
-                array, what = gradients[id(p)].numpy(), f"gradient of {name}"
-                yield _compare(what, array, narrow, grad, 4, self.floor)
+                found = {name: gradients[id(p)]}
+                yield from self._compare(found, (wanted, own), 4, "gradient of ")
 
     def steps(self, count: int = 5) -> Iterator[Finding]:
         """Weights and statistics after steps of SGD. Asserts that recorded steps have the bits of
@@ -219,9 +204,9 @@ class Comparison:
             same = self.torch.equal(value, states[-1][name])
             assert same, f"{name}: recorded steps differ"
         if not self.apart:
-            yield from self._after(states[0], count, states[-1])
+            yield from self._after(None, count, states[-1])
             return
-        for before, after in itertools.pairwise(states):
+        for before, after in itertools.pairwise([None, *states]):
             yield from self._after(before, 1, after)
 
     def _begin(self) -> None:
@@ -231,53 +216,90 @@ class Comparison:
         self.net.eval()
 
     def _states(self, count: int, use_graph: bool) -> list[Any]:
-        """Weights and statistics of singa before the first step and after each one."""
+        """Weights and statistics of singa after each step, or if none is compared apart, after the
+        last one."""
         self._begin()
         self.net.set_optimizer(opt.SGD(lr=_RATE))
         self.net.compile(self.given, is_train=True, use_graph=use_graph)
-        states = [self.net.state_dict()]
-        for _ in range(count):
+        states = []
+        for i in range(count):
             self.net(*self.given, np.zeros(1, np.float32))
-            states.append(self.net.state_dict())
+            if i == count - 1 or (self.apart and not use_graph):
+                states.append(self.net.state_dict())
         return states
 
     def _after(self, before: Any, count: int, after: Any) -> Iterator[Finding]:
-        """What singa has after steps beside what PyTorch has."""
-        trained = []
-        for module, x in self._runs(True):
-            module.load_state_dict(before)
+        """What singa has after steps beside what PyTorch has, from the first state if `before` is
+        None."""
+
+        def results(module: Any, x: Any) -> dict[str, Any]:
+            if before is not None:
+                module.load_state_dict(before)
             sgd = self.torch.optim.SGD([p for p in module.parameters() if p.requires_grad], _RATE)
             for _ in range(count):
                 sgd.zero_grad()
                 self.loss.of_torch(self.torch, module(*x)).backward()
                 sgd.step()
-            trained.append(module.state_dict())
-        *own, wanted = trained
+            return dict(module.state_dict())
+
+        wanted, own = self._results(True, results)
         assert after.keys() == wanted.keys()
+        kinds = {name: value.dtype for name, value in self.module.state_dict().items()}
         for name, value in after.items():
-            assert value.dtype == trained[0][name].dtype, name
+            assert value.dtype == kinds[name], name
             if self.wide and float(wanted[name].abs().max()) < _NOISE:
                 continue
             if value.is_floating_point():
-                narrow = [each[name] for each in own]
-                array, what = value.numpy(), f"{name} after steps"
-                yield _compare(what, array, narrow, wanted[name], 16, self.floor)
+                for each in self._compare({name: value}, (wanted, own), 16):
+                    yield replace(each, what=f"{name} after steps")
             else:
                 assert self.torch.equal(value, wanted[name]), name
 
-    def _runs(self, train: bool) -> list[tuple[Any, Any]]:
-        """PyTorch's runs, as modules and inputs: those that measure errors, and last the right one,
-        in float64. Parts of a module in training stay as they are."""
-        runs = [(copy.deepcopy(self.module), self._form(i)) for i in range(self.forms)]
-        if not self.wide and self.forms > 1:
-            runs[1][0].to(memory_format=self.torch.channels_last)
-        runs.append((_double(self.module), tuple(map(_wide, self.inputs))))
-        for module, _ in runs:
-            if not train:
-                module.eval()
-            elif not self.module.training:
-                module.train()
-        return runs
+    def _results(
+        self, train: bool, of_run: Callable[[Any, Any], dict[str, Any]]
+    ) -> tuple[dict[str, Any], dict[str, float]]:
+        """What the right run of PyTorch gives, by name, and the largest errors of the others."""
+        wanted: dict[str, Any] = {}
+        own: dict[str, float] = {}
+        # One after the other, since modules may be large; the right run comes first.
+        for i in range(-1, self.forms):
+            with self.torch.set_grad_enabled(train):
+                found = of_run(*self._run(i, train))
+            if i < 0:
+                wanted = {name: each.detach() for name, each in found.items()}
+                continue
+            for name, each in found.items():
+                own[name] = max(
+                    own.get(name, 0.0), error(each.detach().numpy(), wanted[name].numpy())
+                )
+        return wanted, own
+
+    def _compare(
+        self,
+        found: Mapping[str, Any],
+        results: tuple[Mapping[str, Any], Mapping[str, float]],
+        factor: float,
+        prefix: str = "",
+    ) -> Iterator[Finding]:
+        wanted, own = results
+        for name, each in found.items():
+            array, right, what = each.numpy(), wanted[name].numpy(), f"{prefix}{name}"
+            assert array.shape == right.shape, f"{what}: {array.shape}, wanted {right.shape}"
+            yield Finding(what, error(array, right), own.get(name, 0.0), factor, self.floor)
+
+    def _run(self, i: int, train: bool) -> tuple[Any, Any]:
+        """The module and the inputs of a run of PyTorch: of the right one, in float64, if `i` is
+        -1, else of one that measures errors. Parts of a module in training stay as they are."""
+        module = copy.deepcopy(self.module)
+        if i < 0:
+            module.double()
+        elif i == 1 and not self.wide:
+            module.to(memory_format=self.torch.channels_last)
+        if not train:
+            module.eval()
+        elif not self.module.training:
+            module.train()
+        return module, tuple(map(_wide, self.inputs)) if i < 0 else self._form(i)
 
     def _form(self, i: int) -> tuple[Any, ...]:
         """The inputs of the run i."""
@@ -301,11 +323,10 @@ class Comparison:
         return tuple(map(changed, self.inputs))
 
 
-def _of_outputs(
-    what: str, found: Any, outputs: list[Any], factor: float, floor: float
-) -> Iterator[Finding]:
-    for y, *narrow, wide in zip(_flat(found), *map(_flat, outputs), strict=True):
-        yield _compare(what, y.numpy(), narrow, wide, factor, floor)
+def _named(what: str, outputs: Any) -> dict[str, Any]:
+    flat = _flat(outputs)
+    names = [what] if len(flat) == 1 else [f"{what}, output {i}" for i in range(len(flat))]
+    return dict(zip(names, flat, strict=True))
 
 
 def check(torch: Any, module: Any, *inputs: Any, steps: bool = True, **options: Any) -> Any:

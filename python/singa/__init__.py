@@ -20,92 +20,59 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from ._version import __version__
+from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from . import plan_cache, tuning
-    from .raw.process import (
-        get_num_threads,
-        has_spot_checks,
-        is_deterministic,
-        is_strict,
-        is_tf32,
-        seed,
-        set_deterministic,
-        set_layout,
-        set_num_threads,
-        set_spot_checks,
-        set_strict,
-        set_tf32,
-    )
-    from .report.advice import advise
-    from .report.anomaly import detect_anomaly
-    from .report.diagnostics import device_memory, doctor, layout_report, opcheck
-    from .report.explanation import explain
-    from .report.profiling import profile
-    from .torch_networks.accelerate import accelerate
-    from .torch_networks.module import from_torch
-    from .training.model_file import load
+    from . import plan_cache as plan_cache
+    from . import tuning as tuning
+    from .raw.process import get_num_threads as get_num_threads
+    from .raw.process import has_spot_checks as has_spot_checks
+    from .raw.process import is_deterministic as is_deterministic
+    from .raw.process import is_strict as is_strict
+    from .raw.process import is_tf32 as is_tf32
+    from .raw.process import seed as seed
+    from .raw.process import set_deterministic as set_deterministic
+    from .raw.process import set_layout as set_layout
+    from .raw.process import set_num_threads as set_num_threads
+    from .raw.process import set_spot_checks as set_spot_checks
+    from .raw.process import set_strict as set_strict
+    from .raw.process import set_tf32 as set_tf32
+    from .report.advice import advise as advise
+    from .report.anomaly import detect_anomaly as detect_anomaly
+    from .report.diagnostics import device_memory as device_memory
+    from .report.diagnostics import doctor as doctor
+    from .report.diagnostics import layout_report as layout_report
+    from .report.diagnostics import opcheck as opcheck
+    from .report.explanation import explain as explain
+    from .report.profiling import profile as profile
+    from .torch_networks.accelerate import accelerate as accelerate
+    from .torch_networks.module import from_torch as from_torch
+    from .training.model_file import load as load
 
-__all__ = [
-    "__version__",
-    "accelerate",
-    "advise",
-    "detect_anomaly",
-    "device_memory",
-    "doctor",
-    "explain",
-    "from_torch",
-    "get_num_threads",
-    "has_spot_checks",
-    "is_deterministic",
-    "is_strict",
-    "is_tf32",
-    "layout_report",
-    "load",
-    "opcheck",
-    "plan_cache",
-    "profile",
-    "seed",
-    "set_deterministic",
-    "set_layout",
-    "set_num_threads",
-    "set_spot_checks",
-    "set_strict",
-    "set_tf32",
-    "tuning",
-]
-
+#: Functions, by the modules that define them.
 _FUNCTIONS = {
-    "accelerate": "torch_networks.accelerate",
-    "advise": "report.advice",
-    "detect_anomaly": "report.anomaly",
-    "device_memory": "report.diagnostics",
-    "doctor": "report.diagnostics",
-    "explain": "report.explanation",
-    "from_torch": "torch_networks.module",
-    "layout_report": "report.diagnostics",
-    "load": "training.model_file",
-    "opcheck": "report.diagnostics",
-    "profile": "report.profiling",
-    "get_num_threads": "raw.process",
-    "has_spot_checks": "raw.process",
-    "is_deterministic": "raw.process",
-    "is_strict": "raw.process",
-    "is_tf32": "raw.process",
-    "seed": "raw.process",
-    "set_deterministic": "raw.process",
-    "set_layout": "raw.process",
-    "set_num_threads": "raw.process",
-    "set_spot_checks": "raw.process",
-    "set_strict": "raw.process",
-    "set_tf32": "raw.process",
+    "raw.process": (
+        *("get_num_threads", "has_spot_checks", "is_deterministic", "is_strict", "is_tf32", "seed"),
+        *("set_deterministic", "set_layout", "set_num_threads", "set_spot_checks", "set_strict"),
+        "set_tf32",
+    ),
+    "report.advice": ("advise",),
+    "report.anomaly": ("detect_anomaly",),
+    "report.diagnostics": ("device_memory", "doctor", "layout_report", "opcheck"),
+    "report.explanation": ("explain",),
+    "report.profiling": ("profile",),
+    "torch_networks.accelerate": ("accelerate",),
+    "torch_networks.module": ("from_torch",),
+    "training.model_file": ("load",),
 }
+_MODULES = {name: module for module, names in _FUNCTIONS.items() for name in names}
+if not TYPE_CHECKING:
+    __all__ = ["__version__", *sorted(["plan_cache", "tuning", *_MODULES])]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _FUNCTIONS:
-        value = getattr(importlib.import_module(f".{_FUNCTIONS[name]}", __name__), name)
+    if name in _MODULES:
+        value = getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
         globals()[name] = value
         return value
     if not name.startswith("_"):
@@ -126,4 +93,4 @@ def __dir__() -> list[str]:
 
     modules = [module.name for module in pkgutil.iter_modules(__path__)]
     public = [name for name in modules if not name.startswith("_")]
-    return sorted({*globals(), *__all__, *public})
+    return sorted({*globals(), *_MODULES, *public})

@@ -2,8 +2,8 @@
 """Prints requirements from pyproject.toml, one per line.
 
 Groups: `build` (for a build without isolation), `run` (packages that singa imports), the extras
-`train`, `test`, `browser` and `dev`, and `torch` (the versions of PyTorch, torchvision and timm
-that the tests compare with).
+`train`, `test`, `browser` and `dev`, and the versions that tests compare with: `torch` (PyTorch,
+torchvision and timm) and `trainers` (transformers and Lightning).
 """
 
 import sys
@@ -12,6 +12,7 @@ from pathlib import Path
 
 # Pinned, and not an extra, because plain `torch` installs several gigabytes of CUDA.
 TORCH = ["torch==2.13.0", "torchvision==0.28.0", "timm==1.0.31"]
+TRAINERS = ["accelerate==1.15.0", "lightning==2.6.6", "transformers==5.24.0"]
 
 
 def main(groups: list[str]) -> int:
@@ -21,6 +22,7 @@ def main(groups: list[str]) -> int:
         "build": project["build-system"]["requires"],
         "run": project["project"]["dependencies"],
         "torch": TORCH,
+        "trainers": TRAINERS,
         **project["project"]["optional-dependencies"],
     }
     unknown = [group for group in groups if group not in known]

@@ -14,11 +14,17 @@
 #include <vector>
 
 #include "singa/core/tensor.h"
+#include "singa/core/threads.h"
+#include "singa/dispatch/opcheck.h"
 #include "singa/dispatch/plan_cache.h"
 
 namespace singa::test {
 
 using Index = std::vector<int64_t>;
+using Vector = std::vector<double>;
+
+inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+inline constexpr double kInf = std::numeric_limits<double>::infinity();
 
 /// A small random number generator (splitmix64), with the same sequence on all platforms.
 class Random {
@@ -78,23 +84,43 @@ inline double Smallest(DType dtype) {
 }
 
 /// A tensor with row-major `values`, rounded to `dtype`.
-inline Tensor FromValues(const Shape& shape, const std::vector<double>& values,
-                         DType dtype = kFloat32) {
+inline Tensor FromValues(const Shape& shape, const Vector& values, DType dtype = kFloat32) {
   Tensor wide(shape, nullptr, kFloat64);
   wide.CopyFromHost(values.data(), values.size() * sizeof(double));
   return wide.AsType(dtype);
 }
 
-inline std::vector<double> Values(const Tensor& t) {
+inline Vector Values(const Tensor& t) {
   const Tensor wide = t.AsType(kFloat64).Contiguous();
-  std::vector<double> values(static_cast<size_t>(t.size()));
+  Vector values(static_cast<size_t>(t.size()));
   wide.CopyToHost(values.data(), values.size() * sizeof(double));
+  return values;
+}
+
+/// The float32 elements as they are copied to the host.
+inline std::vector<float> Floats(const Tensor& t) {
+  std::vector<float> values(static_cast<size_t>(t.size()));
+  if (!values.empty()) t.CopyToHost(values.data(), values.size() * sizeof(float));
+  return values;
+}
+
+/// A tensor of 0, 1, 2 ...
+inline Tensor Iota(const Shape& shape) {
+  Vector values(static_cast<size_t>(shape.Count()));
+  std::iota(values.begin(), values.end(), 0);
+  return FromValues(shape, values);
+}
+
+/// The values of each tensor, none of an empty one.
+inline std::vector<Vector> ValuesOf(const std::vector<Tensor>& tensors) {
+  std::vector<Vector> values;
+  for (const Tensor& t : tensors) values.push_back(t.empty() ? Vector() : Values(t));
   return values;
 }
 
 inline Tensor RandomTensor(Random& random, const Shape& shape, DType dtype = kFloat32,
                            double low = -1, double high = 1) {
-  std::vector<double> values(static_cast<size_t>(shape.Count()));
+  Vector values(static_cast<size_t>(shape.Count()));
   for (double& v : values) v = random.Real(low, high);
   return FromValues(shape, values, dtype);
 }
@@ -150,10 +176,10 @@ inline size_t Flat(const Shape& shape, const Index& index) {
 
 /// Expects each element to be within its tolerance of `want`, plus half a step of the tensor's
 /// type. Infinities and NaN must match. Reports the worst element.
-inline void ExpectNear(const Tensor& got, const std::vector<double>& want,
-                       const std::vector<double>& tolerance, const std::string& what) {
+inline void ExpectNear(const Tensor& got, const Vector& want, const Vector& tolerance,
+                       const std::string& what) {
   ASSERT_EQ(static_cast<size_t>(got.size()), want.size()) << what;
-  const std::vector<double> values = Values(got);
+  const Vector values = Values(got);
   double worst = 0;
   size_t at = 0;
   for (size_t i = 0; i < want.size(); ++i) {
@@ -162,9 +188,9 @@ inline void ExpectNear(const Tensor& got, const std::vector<double>& want,
       const double allowed = tolerance[i] + 0.5 * Epsilon(got.data_type()) * std::abs(want[i]) +
                              Smallest(got.data_type());
       excess = std::abs(values[i] - want[i]) / allowed;
-      if (std::isnan(excess)) excess = std::numeric_limits<double>::infinity();
+      if (std::isnan(excess)) excess = kInf;
     } else if (!(values[i] == want[i] || (std::isnan(values[i]) && std::isnan(want[i])))) {
-      excess = std::numeric_limits<double>::infinity();
+      excess = kInf;
     }
     if (excess > worst) {
       worst = excess;
@@ -175,19 +201,35 @@ inline void ExpectNear(const Tensor& got, const std::vector<double>& want,
                       << ", expected " << want[at] << " within " << tolerance[at];
 }
 
-/// Sets the preference until the end of the scope.
-class PreferenceScope {
+/// Keeps a setting, or sets it, until the end of the scope.
+template <auto Get, auto Set>
+class SettingScope {
  public:
-  explicit PreferenceScope(Preference preference) : before_(GetPreference()) {
-    SetPreference(preference);
-  }
-  ~PreferenceScope() { SetPreference(before_); }
-  PreferenceScope(const PreferenceScope&) = delete;
-  PreferenceScope& operator=(const PreferenceScope&) = delete;
+  SettingScope() = default;
+  explicit SettingScope(decltype(Get()) value) { Set(value); }
+  ~SettingScope() { Set(before_); }
+  SettingScope(const SettingScope&) = delete;
+  SettingScope& operator=(const SettingScope&) = delete;
 
  private:
-  Preference before_;
+  decltype(Get()) before_ = Get();
 };
+using OpcheckScope = SettingScope<GetOpcheck, SetOpcheck>;
+using PreferenceScope = SettingScope<GetPreference, SetPreference>;
+using StrictScope = SettingScope<IsStrict, SetStrict>;
+using ThreadCount = SettingScope<NumThreads, SetNumThreads>;
+
+/// Expects compute() to be the same on one thread and on each number of threads. Returns it.
+template <class Fn>
+auto SameOnThreads(const std::vector<int>& numbers, const Fn& compute) {
+  const ThreadCount scope(1);
+  const auto want = compute();
+  for (const int threads : numbers) {
+    SetNumThreads(threads);
+    EXPECT_EQ(compute(), want) << threads << " threads";
+  }
+  return want;
+}
 
 /// The reference implementation and the default one.
 inline constexpr Preference kImplementations[] = {Preference::kReference, Preference::kFastest};
@@ -209,5 +251,8 @@ void ExpectError(const Fn& fn, const std::string& part) {
         << "message: " << error.what() << "\nlacks: " << part;
   }
 }
+
+/// The same of an expression.
+#define EXPECT_ERROR(Error, part, ...) ExpectError<Error>([&] { __VA_ARGS__; }, part)
 
 }  // namespace singa::test

@@ -13,7 +13,7 @@ using Texts = std::vector<std::string>;
 std::string Sum(Communicator& c) {
   const Tensor t = FromValues({2}, {1.0 + c.global_rank, 5});
   c.AllReduce({t});
-  return Values(t) == std::vector<double>{6, 15} ? "right" : "wrong";
+  return Values(t) == Vector{6, 15} ? "right" : "wrong";
 }
 
 TEST(Launch, AllRanksAgreeUnderOneNumber) {

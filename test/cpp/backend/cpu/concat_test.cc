@@ -1,12 +1,9 @@
 // Concatenation and splitting of images along their channels, in every supported layout.
 
-#include <gtest/gtest.h>
-
 #include <cstring>
 
 #include "core/layout/channel_lanes.h"
 #include "singa/core/stats.h"
-#include "singa/dispatch/plan_cache.h"
 #include "singa/operation/indexing.h"
 #include "support.h"
 

@@ -2,11 +2,7 @@
 
 // Tensors in the layouts of our kernels: channels-last and in blocks of channels.
 
-#include <cmath>
 #include <cstring>
-#include <limits>
-#include <string>
-#include <vector>
 
 #include "core/device/instruction_set.h"
 #include "core/layout/channel_lanes.h"
@@ -17,9 +13,7 @@
 namespace singa::test {
 
 using Tag = LaneTag;
-using Vector = std::vector<double>;
 
-inline constexpr double kInf = std::numeric_limits<double>::infinity();
 inline constexpr Tag kTags[] = {Tag::kNhwc, Tag::kNChw16c, Tag::kNChw8c};
 
 inline LayoutPtr LayoutOf(const Shape& shape, DType dtype, Tag tag) {

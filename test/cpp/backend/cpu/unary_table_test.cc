@@ -1,12 +1,10 @@
 // Functions that are looked up give the bits of `reference`, for every bfloat16.
 
-#include <cmath>
 #include <cstring>
 
 #include "model/dispatch/dispatch.h"
 #include "model/formula/vector_unary.h"
 #include "model/operation/elementwise/spec.h"
-#include "singa/core/threads.h"
 #include "singa/operation/elementwise.h"
 #include "support.h"
 
@@ -59,9 +57,8 @@ TEST(UnaryTable, EveryNumberHasTheBitsOfReference) {
 
 TEST(UnaryTable, ViewsAndThreads) {
   Random random(2);
-  const int before = NumThreads();
   for (const int threads : {1, 2}) {
-    SetNumThreads(threads);
+    const ThreadCount scope(threads);
     ForEachFunction([&](UnaryOp op) {
       const Shape shape = {random.Int(1, 40), random.Int(1, 60), random.Int(1, 50)};
       const Tensor x = AnyTensor(random, shape, kBFloat16, -5, 5);
@@ -72,7 +69,6 @@ TEST(UnaryTable, ViewsAndThreads) {
       ExpectSameBits([&] { return UnaryBackward(op, dy, x, {}); }, UnaryBackwardName(op));
     });
   }
-  SetNumThreads(before);
 }
 
 /// The result takes over the memory of its argument.

@@ -1,7 +1,5 @@
 // All candidates of convolutions compute the same values, and can be found by their names.
 
-#include <gtest/gtest.h>
-
 #include <set>
 
 #include "core/layout/channel_lanes.h"
@@ -47,7 +45,7 @@ TEST(Candidates, EveryWayOfAConvolutionIsTheDefinition) {
         const Tensor x = RandomTensor(random, x_shape), w = RandomTensor(random, g.weight_shape());
         const Tensor dy = RandomTensor(random, y_shape);
         Sums y(y_shape.Count()), dx(x_shape.Count()), dw(g.weight_shape().Count());
-        const std::vector<double> xs = Values(x), ws = Values(w), dys = Values(dy);
+        const Vector xs = Values(x), ws = Values(w), dys = Values(dy);
         ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) {
           y.Add(yi, xs[xi] * ws[wi]);
           dx.Add(xi, dys[yi] * ws[wi]);

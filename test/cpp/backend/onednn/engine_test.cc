@@ -9,7 +9,6 @@
 #include "model/operation/conv/spec.h"
 #include "model/operation/layout/reorder_spec.h"
 #include "singa/core/stats.h"
-#include "singa/core/threads.h"
 #include "singa/operation/conv.h"
 #include "support.h"
 
@@ -212,12 +211,12 @@ TEST(DnnlConv, TheBiasGradientAloneIsSummedWhereDyLies) {
     const ConvHandle handle(g);
     const DType dtype = shape[1] % 2 == 0 ? kFloat32 : kBFloat16;
     const Tensor dy = RandomTensor(random, shape, dtype);
-    const std::vector<double> values = Values(dy);
+    const Vector values = Values(dy);
     const size_t pixels = static_cast<size_t>(shape[2] * shape[3]);
-    std::vector<double> sums(static_cast<size_t>(shape[1]), 0.0);
+    Vector sums(static_cast<size_t>(shape[1]), 0.0);
     for (size_t i = 0; i < values.size(); ++i) sums[i / pixels % sums.size()] += values[i];
     const double terms = static_cast<double>(shape[0]) * static_cast<double>(pixels);
-    const std::vector<double> tolerance(sums.size(), 8 * 0x1p-23 * terms);
+    const Vector tolerance(sums.size(), 8 * 0x1p-23 * terms);
     for (Tag tag : {Tag::nhwc, Tag::nChw8c, Tag::nChw16c}) {
       const dnnl::memory::desc desc(onednn::Dims(shape), onednn::DataTypeOf(dtype), tag);
       const Tensor there = dy.ToLayout(onednn::FromDesc(desc, shape, dtype));
@@ -225,11 +224,8 @@ TEST(DnnlConv, TheBiasGradientAloneIsSummedWhereDyLies) {
       const Tensor db = ConvBackwardB(there, handle);
       EXPECT_EQ(GetReorderStats().count, reorders);
       ExpectNear(db, sums, tolerance, LayoutName(there.layout()));
-      const int threads = NumThreads();
-      SetNumThreads(1);
-      const Tensor again = ConvBackwardB(there, handle);
-      SetNumThreads(threads);
-      EXPECT_EQ(Values(again), Values(db)) << "whatever the number of threads";
+      const ThreadCount one(1);
+      EXPECT_EQ(Values(ConvBackwardB(there, handle)), Values(db)) << "on one thread";
     }
   }
 }
@@ -267,7 +263,7 @@ TEST(DnnlConv, NeighboursPassTheLayoutOn) {
 
 TEST(DnnlConv, OnePlanServesSeveralThreads) {
   const Example e;
-  const std::vector<double> expected = Values(ConvForward(e.x, e.w, e.b, *e.handle));
+  const Vector expected = Values(ConvForward(e.x, e.w, e.b, *e.handle));
   std::vector<std::thread> threads;
   std::atomic<int> wrong{0};
   for (int t = 0; t < 4; ++t)
@@ -281,10 +277,10 @@ TEST(DnnlConv, OnePlanServesSeveralThreads) {
 
 TEST(DnnlConv, WithAndWithoutThePlanCacheTheSameBits) {
   const Example e;
-  const std::vector<double> cached = Values(ConvForward(e.x, e.w, e.b, *e.handle));
+  const Vector cached = Values(ConvForward(e.x, e.w, e.b, *e.handle));
   EXPECT_EQ(dnnl::get_primitive_cache_capacity(), 0);
   EnablePlanCache(false);
-  const std::vector<double> fresh = Values(ConvForward(e.x, e.w, e.b, *e.handle));
+  const Vector fresh = Values(ConvForward(e.x, e.w, e.b, *e.handle));
   const int capacity = dnnl::get_primitive_cache_capacity();
   EnablePlanCache(true);
   EXPECT_EQ(fresh, cached);
@@ -311,10 +307,10 @@ TEST(DnnlConv, WorkspaceLimitIsKept) {
 }
 
 TEST(DnnlErrors, BecomeOurs) {
-  ExpectError<std::runtime_error>([] { Rethrow("Op", dnnl::error(dnnl_unimplemented, "no")); },
-                                  "[Op] oneDNN: no");
-  ExpectError<OutOfMemory>([] { Rethrow("Op", dnnl::error(dnnl_out_of_memory, "full")); },
-                           "[Op] oneDNN: full");
+  EXPECT_ERROR(std::runtime_error, "[Op] oneDNN: no",
+               Rethrow("Op", dnnl::error(dnnl_unimplemented, "no")));
+  EXPECT_ERROR(OutOfMemory, "[Op] oneDNN: full",
+               Rethrow("Op", dnnl::error(dnnl_out_of_memory, "full")));
   EXPECT_THROW(Guarded("Op",
                        [] {
                          return memory::desc({-1, -7}, memory::data_type::f32, Tag::nc).get_size();

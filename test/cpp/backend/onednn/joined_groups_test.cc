@@ -1,11 +1,5 @@
 // Where groups are joined. ConvTest compares their results with the definition.
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <string>
-#include <vector>
-
 #include "backend/cpu/lane_layouts.h"
 #include "backend/onednn/engine.h"
 #include "model/dispatch/dispatch.h"
@@ -65,15 +59,13 @@ TEST(JoinedGroups, FollowTheLayout) {
 
 TEST(JoinedGroups, StrictModeKeepsInfinityInItsGroup) {
   Random random(6);
-  std::vector<double> values = Values(RandomTensor(random, {1, 128, 6, 6}));
+  Vector values = Values(RandomTensor(random, {1, 128, 6, 6}));
   values[0] = kInf;
   const Tensor x = FromValues({1, 128, 6, 6}, values);
   const Tensor w = RandomTensor(random, {128, 8, 3, 3});
   const ConvHandle handle(x, {3, 3}, {1, 1}, {1, 1}, 128, 128, false, 16);
-  const bool before = IsStrict();
-  SetStrict(true);
-  const std::vector<double> y = Values(ConvForward(x, w, {}, handle));
-  SetStrict(before);
+  const StrictScope strict(true);
+  const Vector y = Values(ConvForward(x, w, {}, handle));
   const size_t group = 8 * 6 * 6;
   EXPECT_TRUE(std::isinf(y[0]));
   for (size_t i = group; i < y.size(); ++i) ASSERT_TRUE(std::isfinite(y[i])) << i;

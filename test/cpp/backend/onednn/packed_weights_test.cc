@@ -26,7 +26,7 @@ TEST(PackedWeights, GoBackToWhatTheyWere) {
         const LayoutPtr layout = plan->input_layout(1);
         ASSERT_TRUE(layout);
         const Shape shape = spec.geometry.weight_shape();
-        std::vector<double> values(static_cast<size_t>(shape.Count()));
+        Vector values(static_cast<size_t>(shape.Count()));
         for (double& v : values) v = static_cast<double>(random.Int(-128, 127));
         const Tensor packed = FromValues(shape, values, kInt8).ToLayout(layout);
         ASSERT_EQ(Values(packed.Clone()), values) << layout->ToString();

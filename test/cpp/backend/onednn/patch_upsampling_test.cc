@@ -1,9 +1,5 @@
 // Where patches are chosen. ConvTransposeTest compares their results with the definition.
 
-#include <gtest/gtest.h>
-
-#include <vector>
-
 #include "backend/cpu/lane_layouts.h"
 #include "backend/onednn/engine.h"
 #include "model/dispatch/dispatch.h"

@@ -1,7 +1,5 @@
 #include "singa/core/graph.h"
 
-#include <gtest/gtest.h>
-
 #include "core/graph/recorded_step.h"
 #include "core/layout/blocked_layout.h"
 #include "singa/operation/elementwise.h"
@@ -35,7 +33,7 @@ TEST(Recording, RunsAtItsEndWhatWasKeptBack) {
   const RecordingPtr recording = Record(x, w, nullptr, &y);
   EXPECT_EQ(recording->obstacle(), "");
   EXPECT_EQ(recording->step().nodes().size(), 3u);
-  EXPECT_EQ(Values(y), std::vector<double>(4, 21));
+  EXPECT_EQ(Values(y), Vector(4, 21));
 }
 
 TEST(Recording, MayRunLater) {
@@ -46,7 +44,7 @@ TEST(Recording, MayRunLater) {
   recording->Finish({y}, false);
   EXPECT_FALSE(y.block()->has_memory());
   recording->RunPlanned();
-  EXPECT_EQ(Values(y), std::vector<double>(4, 7));
+  EXPECT_EQ(Values(y), Vector(4, 7));
 }
 
 TEST(Recording, WhoLooksAtAResultGetsIt) {
@@ -54,10 +52,10 @@ TEST(Recording, WhoLooksAtAResultGetsIt) {
   const RecordingPtr recording = NewRecording();
   recording->Start({x});
   const Tensor y = Times(x, 2);
-  EXPECT_EQ(Values(y), std::vector<double>(4, 2));
+  EXPECT_EQ(Values(y), Vector(4, 2));
   const Tensor z = Times(y, 2);
   recording->Finish({z});
-  EXPECT_EQ(Values(z), std::vector<double>(4, 4));
+  EXPECT_EQ(Values(z), Vector(4, 4));
   EXPECT_NE(recording->obstacle().find("looks at results"), std::string::npos);
 }
 
@@ -70,15 +68,8 @@ TEST(Recording, AWriteWaitsForWhatIsToReadTheOldContents) {
   const float values[] = {100, 100};
   Tensor(w).CopyFromHost(values, sizeof(values));
   recording->Finish({y});
-  EXPECT_EQ(Values(y), std::vector<double>(2, 8));
+  EXPECT_EQ(Values(y), Vector(2, 8));
   EXPECT_NE(recording->obstacle(), "");
-}
-
-/// The elements as they are, without an operation.
-std::vector<float> Read(const Tensor& t) {
-  std::vector<float> values(static_cast<size_t>(t.size()));
-  t.CopyToHost(values.data(), values.size() * sizeof(float));
-  return values;
 }
 
 TEST(Recording, NotesWhatTheHostReadsThatTheStepHasNotWritten) {
@@ -88,9 +79,9 @@ TEST(Recording, NotesWhatTheHostReadsThatTheStepHasNotWritten) {
   const Tensor y = Binary(BinaryOp::kAdd, x, w);
   EXPECT_EQ(x.Item(), 4);
   EXPECT_EQ(x.Item(), 4);
-  EXPECT_EQ(Read(w), std::vector<float>(2, 7));
+  EXPECT_EQ(Floats(w), std::vector<float>(2, 7));
   recording->Finish({y});
-  EXPECT_EQ(Values(y), std::vector<double>(2, 11));
+  EXPECT_EQ(Values(y), Vector(2, 11));
   EXPECT_EQ(recording->obstacle(), "");
   ASSERT_EQ(recording->host_reads().size(), 2u);
   EXPECT_EQ(recording->host_reads()[0].block(), x.block());
@@ -121,7 +112,7 @@ TEST(Recording, AReadOfTheHostIsAnObstacleWhereReplaysCannotCompareIt) {
     recording->Finish({});
     return recording->obstacle();
   };
-  EXPECT_NE(obstacle([&](const Tensor&) { Read(large); }).find("2000"), std::string::npos);
+  EXPECT_NE(obstacle([&](const Tensor&) { Floats(large); }).find("2000"), std::string::npos);
   EXPECT_NE(obstacle([&](const Tensor& w) {
               EXPECT_EQ(w.Item(), 7);
               Tensor(w).Fill(3);
@@ -193,13 +184,13 @@ TEST(Buffer, AFunctionOfTheUserIsANode) {
   EXPECT_EQ(device->buffer()->nodes().size(), 6u);
   EXPECT_STREQ(device->buffer()->nodes()[1].op, "tenfold");
   device->RunGraph();
-  EXPECT_EQ(Values(z), std::vector<double>{11});
-  EXPECT_EQ(Values(y), std::vector<double>{33});
+  EXPECT_EQ(Values(z), Vector{11});
+  EXPECT_EQ(Values(y), Vector{33});
   x.Fill(2);
   const uint64_t version = y.block()->version();
   device->RunGraph();
-  EXPECT_EQ(Values(z), std::vector<double>{22});
-  EXPECT_EQ(Values(y), std::vector<double>{66});
+  EXPECT_EQ(Values(z), Vector{22});
+  EXPECT_EQ(Values(y), Vector{66});
   EXPECT_GT(y.block()->version(), version);
   device->ResetGraph();
 }
@@ -212,7 +203,7 @@ TEST(Buffer, AFunctionOfTheUserRunsWhenItsResultIsRead) {
   device->Exec([&](const BlockPointers& memory) { ++runs, Multiplies(4)(memory); }, {x.block()},
                {y.block()});
   EXPECT_EQ(runs, 0);
-  EXPECT_EQ(Values(y), std::vector<double>{4});
+  EXPECT_EQ(Values(y), Vector{4});
   EXPECT_EQ(runs, 1);
   device->EnableGraph(false);
   device->Exec([&](const BlockPointers&) { ++runs; }, {}, {});  // at once
@@ -257,7 +248,7 @@ TEST(Buffer, AFunctionOfTheUserMayFailAndExecute) {
   device->Exec(Multiplies(2), {x.block()}, {z.block()});
   device->EnableGraph(false);
   device->RunGraph();
-  EXPECT_EQ(Values(z), std::vector<double>{6});
+  EXPECT_EQ(Values(z), Vector{6});
   device->ResetGraph();
 }
 
@@ -268,7 +259,7 @@ TEST(Recording, AnAbandonedOneLeavesTheThreadExecuting) {
     recording->Start({x});
     EXPECT_THROW(NewRecording()->Start({}), std::logic_error);
   }
-  EXPECT_EQ(Values(Times(x, 2)), std::vector<double>(2, 2));
+  EXPECT_EQ(Values(Times(x, 2)), Vector(2, 2));
 }
 
 TEST(Graph, ReplaysWithOtherInputsAndLeavesEarlierResultsAlone) {
@@ -285,13 +276,13 @@ TEST(Graph, ReplaysWithOtherInputsAndLeavesEarlierResultsAlone) {
   ASSERT_TRUE(graph.Start({Full({4}, 20)}));
   graph.Run(0);
   const Tensor y4 = graph.Finish()[0];
-  EXPECT_EQ(Values(y1), std::vector<double>(4, 21));
-  EXPECT_EQ(Values(y2), std::vector<double>(4, 27));
-  EXPECT_EQ(Values(y3), std::vector<double>(4, 75));
-  EXPECT_EQ(Values(y4), std::vector<double>(4, 135));
+  EXPECT_EQ(Values(y1), Vector(4, 21));
+  EXPECT_EQ(Values(y2), Vector(4, 27));
+  EXPECT_EQ(Values(y3), Vector(4, 75));
+  EXPECT_EQ(Values(y4), Vector(4, 135));
   const std::optional<std::vector<Tensor>> whole = graph.Replay({Full({4}, 30)});
   ASSERT_TRUE(whole);
-  EXPECT_EQ(Values(whole->at(0)), std::vector<double>(4, 195));
+  EXPECT_EQ(Values(whole->at(0)), Vector(4, 195));
   EXPECT_THROW(graph.Start({Full({5}, 1)}), std::invalid_argument);
   EXPECT_THROW(graph.Replay({Full({5}, 1)}), std::invalid_argument);
   EXPECT_THROW(graph.Start({}), std::invalid_argument);
@@ -312,7 +303,7 @@ TEST(Graph, ReadsWhatLivesOnAfresh) {
   w.Fill(0);
   ASSERT_TRUE(graph.Start({x}));
   graph.Run(0);
-  EXPECT_EQ(Values(graph.Finish()[0]), std::vector<double>(4, 6));
+  EXPECT_EQ(Values(graph.Finish()[0]), Vector(4, 6));
 }
 
 TEST(Graph, IsNotReplayedWhileTheThreadRecords) {
@@ -398,7 +389,7 @@ TEST(Graph, DrawsRandomNumbersAnew) {
   };
   const Tensor x = Full({8}, 0, device);
   device->SetRandSeed(5);
-  std::vector<std::vector<double>> expected;
+  std::vector<Vector> expected;
   for (int i = 0; i < 4; ++i) expected.push_back(Values(step(x)));
   EXPECT_NE(expected[0], expected[1]);
 
@@ -486,7 +477,7 @@ TEST(Graph, AHostCallMayMoveALentTensorToAnotherLayout) {
   const ArenaPtr arena = std::make_shared<Arena>(DefaultDevice());
   const Shape shape{1, 2, 1, 2};
   const LayoutPtr nhwc = BlockedLayoutNamed("nhwc", shape, kFloat32);
-  std::vector<double> seen;
+  Vector seen;
   const auto use = [&](const Tensor& lent) {
     lent.block()->MakePlain();
     seen = Values(lent);
@@ -519,10 +510,10 @@ TEST(Graph, AHostCallMayMoveALentTensorToAnotherLayout) {
     ASSERT_TRUE(graph.Start({image(i)}));
     graph.Run(0);
     use(lent2);
-    EXPECT_EQ(seen, (std::vector<double>{2 * i, 4, 6, 8}));
+    EXPECT_EQ(seen, (Vector{2 * i, 4, 6, 8}));
     EXPECT_TRUE(graph.TakeBack(0));
     graph.Run(1);
-    EXPECT_EQ(Values(graph.Finish()[0]), (std::vector<double>{3 * i, 6, 9, 12}));
+    EXPECT_EQ(Values(graph.Finish()[0]), (Vector{3 * i, 6, 9, 12}));
   }
 }
 
@@ -541,7 +532,7 @@ TEST(Graph, InputsAreBroughtToTheLayoutInWhichTheyWereRecorded) {
     recording->Finish({Times(x, 2)});
     return recording;
   };
-  const std::vector<double> expected = {10, 4, 6, 8};
+  const Vector expected = {10, 4, 6, 8};
   Graph blocked(record(image(1).ToLayout(nhwc)));
   EXPECT_EQ(Values((*blocked.Replay({image(5)}))[0]), expected);
   EXPECT_EQ(Values((*blocked.Replay({image(5).ToLayout(nhwc)}))[0]), expected);

@@ -1,7 +1,5 @@
 #include "core/graph/stream_schedule.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <array>
 

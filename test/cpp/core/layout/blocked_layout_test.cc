@@ -1,7 +1,6 @@
 #include "core/layout/blocked_layout.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "support.h"
 

@@ -1,7 +1,5 @@
 #include "core/memory/memory_planner.h"
 
-#include <gtest/gtest.h>
-
 #include "support.h"
 
 namespace singa::test {

@@ -1,39 +1,18 @@
 #include "core/tensor/copy.h"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <cstring>
-#include <limits>
-#include <vector>
-
 #include "core/tensor/dtype_switch.h"
 #include "core/tensor/strided.h"
-#include "singa/core/threads.h"
+#include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
 // An element of a tensor, found without the code under test.
 template <class T>
-T& At(const Tensor& t, const std::vector<int64_t>& index) {
+T& At(const Tensor& t, const Index& index) {
   int64_t offset = 0;
   for (int axis = 0; axis < t.rank(); ++axis) offset += index[axis] * t.strides()[axis];
   return static_cast<T*>(t.raw_data())[offset];
-}
-
-// Calls f with each index of a shape, in row-major order.
-template <class F>
-void ForEachIndex(const Shape& shape, const F& f) {
-  std::vector<int64_t> index(shape.rank(), 0);
-  for (int64_t i = 0; i < shape.Count(); ++i) {
-    int64_t rest = i;
-    for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-      index[axis] = rest % shape[axis];
-      rest /= shape[axis];
-    }
-    f(index, i);
-  }
 }
 
 template <class T>
@@ -102,7 +81,7 @@ TYPED_TEST(CopyTyped, ConvertsToEveryType) {
       StridedFill(out, 1);
       const Tensor every_other = View(out, {9, 3}, {6, 2}, 1);
       StridedCopy(view, every_other);
-      ForEachIndex(out.shape(), [&](const std::vector<int64_t>& i, int64_t) {
+      ForEachIndex(out.shape(), [&](const Index& i) {
         const double got = Convert<double>(At<To>(out, i));
         if (i[1] % 2 == 0) {
           EXPECT_EQ(got, 1) << "written outside of the view";
@@ -126,14 +105,14 @@ TYPED_TEST(CopyTyped, TransposesAndBroadcasts) {
         View(source, shape, {source.strides()[0], source.strides()[2], source.strides()[1]});
     Tensor out(shape, nullptr, kDTypeOf<T>);
     StridedCopy(view, out);
-    ForEachIndex(shape, [&](const std::vector<int64_t>& i, int64_t) {
+    ForEachIndex(shape, [&](const Index& i) {
       ASSERT_EQ(Convert<float>(At<T>(out, i)), Convert<float>(At<T>(source, {i[0], i[2], i[1]})));
     });
   }
   const Tensor row = Counting<T>({5});
   Tensor out(Shape{3, 5, 2}, nullptr, kDTypeOf<T>);
   StridedCopy(View(row, {3, 5, 2}, {0, 1, 0}), out);
-  ForEachIndex(out.shape(), [&](const std::vector<int64_t>& i, int64_t) {
+  ForEachIndex(out.shape(), [&](const Index& i) {
     EXPECT_EQ(Convert<float>(At<T>(out, i)), Convert<float>(At<T>(row, {i[1]})));
   });
 }
@@ -144,7 +123,7 @@ TYPED_TEST(CopyTyped, Fills) {
   StridedFill(t, 0);
   StridedFill(View(t, {2, 3}, {12, 2}, 1), 3.75);
   const float expected = std::is_same_v<T, bool> ? 1.0f : kIsFloatType<T> ? 3.75f : 3.0f;
-  ForEachIndex(t.shape(), [&](const std::vector<int64_t>& i, int64_t) {
+  ForEachIndex(t.shape(), [&](const Index& i) {
     EXPECT_EQ(Convert<float>(At<T>(t, i)), i[0] % 2 == 0 && i[1] % 2 == 1 ? expected : 0);
   });
 }
@@ -153,20 +132,18 @@ TEST(StridedCopy, LargeTensorsForAnyNumberOfThreads) {
   const Shape shape{64, 33, 97};
   const Tensor source = Counting<float>({33, 97, 64});
   const Tensor view = View(source, shape, {1, 97 * 64, 64});
-  const int threads = NumThreads();
-  for (const int n : {1, 2, 5}) {
-    SetNumThreads(n);
+  for (const int threads : {1, 2, 5}) {
+    const ThreadCount scope(threads);
     Tensor out(shape);
     Tensor wide(shape, nullptr, kFloat64);
     StridedCopy(view, out);
     StridedCopy(view, wide);
-    ForEachIndex(shape, [&](const std::vector<int64_t>& i, int64_t) {
+    ForEachIndex(shape, [&](const Index& i) {
       const float expected = At<float>(source, {i[1], i[2], i[0]});
       ASSERT_EQ(At<float>(out, i), expected);
       ASSERT_EQ(At<double>(wide, i), expected);
     });
   }
-  SetNumThreads(threads);
 }
 
 TEST(StridedCopy, ReversedAndOverlapping) {
@@ -190,8 +167,7 @@ TEST(StridedCopy, EmptyAndScalar) {
 }
 
 TEST(Convert, OutOfRangeIsDefined) {
-  const float inf = std::numeric_limits<float>::infinity();
-  const float nan = std::nanf("");
+  constexpr float inf = kInf, nan = kNan;
   EXPECT_EQ(Convert<int32_t>(inf), std::numeric_limits<int32_t>::max());
   EXPECT_EQ(Convert<int32_t>(-inf), std::numeric_limits<int32_t>::min());
   EXPECT_EQ(Convert<int32_t>(nan), std::numeric_limits<int32_t>::min());
@@ -212,4 +188,4 @@ TEST(Convert, OutOfRangeIsDefined) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

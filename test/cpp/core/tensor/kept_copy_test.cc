@@ -1,33 +1,15 @@
 #include "core/tensor/kept_copy.h"
 
-#include <gtest/gtest.h>
-
-#include <functional>
-#include <numeric>
 #include <utility>
-#include <vector>
 
 #include "core/graph/recorded_step.h"
 #include "core/layout/blocked_layout.h"
 #include "singa/core/device.h"
 #include "singa/core/stats.h"
+#include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-Tensor Iota(const Shape& shape) {
-  Tensor t(shape);
-  std::vector<float> values(static_cast<size_t>(t.size()));
-  std::iota(values.begin(), values.end(), 0.f);
-  t.CopyFromHost(values.data(), values.size() * sizeof(float));
-  return t;
-}
-
-std::vector<float> Floats(const Tensor& t) {
-  std::vector<float> values(static_cast<size_t>(t.size()));
-  t.CopyToHost(values.data(), values.size() * sizeof(float));
-  return values;
-}
 
 LayoutPtr Named(const char* name, const Shape& shape) {
   return BlockedLayoutNamed(name, shape, kFloat32);
@@ -169,4 +151,4 @@ TEST(KeptCopy, ABlockMovesWhereItWasWantedLast) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -1,36 +1,17 @@
 #include "singa/core/tensor.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
-#include <cmath>
-#include <functional>
 #include <map>
-#include <numeric>
 #include <random>
-#include <string>
 
 #include "core/layout/blocked_layout.h"
 #include "singa/core/device.h"
 #include "singa/core/half.h"
 #include "singa/core/stats.h"
+#include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
-
-Tensor Iota(const Shape& shape) {
-  Tensor t(shape);
-  std::vector<float> values(static_cast<size_t>(t.size()));
-  std::iota(values.begin(), values.end(), 0.f);
-  t.CopyFromHost(values.data(), values.size() * sizeof(float));
-  return t;
-}
-
-std::vector<float> Floats(const Tensor& t) {
-  std::vector<float> values(static_cast<size_t>(t.size()));
-  if (!values.empty()) t.CopyToHost(values.data(), values.size() * sizeof(float));
-  return values;
-}
 
 TEST(Tensor, ViewsShareMemoryAndReadTheRightElements) {
   const Tensor t = Iota({2, 3, 4});
@@ -295,4 +276,4 @@ TEST(Half, RoundsToNearestEvenOverAllValues) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -83,7 +83,7 @@ TEST(Communicator, OneRankNeedsNoJob) {
   const CommunicatorPtr alone = Communicator::Join("", 0, 1);
   const Tensor t = FromValues({2}, {1, 2});
   alone->AllReduce({t}, {}, 0.5);
-  EXPECT_EQ(Values(t), (std::vector<double>{0.5, 1}));
+  EXPECT_EQ(Values(t), (Vector{0.5, 1}));
   EXPECT_EQ(alone->AllGather(t).shape(), (Shape{1, 2}));
   alone->Broadcast({t}, 0);
   alone->Barrier();
@@ -286,7 +286,7 @@ TEST_P(Ranks, AddsIntegers) {
                     [&](Communicator& c) -> std::string {
                       const Tensor t = FromValues({2}, {1.0 + c.global_rank, 5}, kInt64);
                       c.AllReduce({t});
-                      return Values(t) == std::vector<double>{3, 10} ? "right" : "wrong";
+                      return Values(t) == Vector{3, 10} ? "right" : "wrong";
                     }),
             "right");
 }
@@ -449,25 +449,19 @@ TEST_P(Ranks, WorldsMustBeOfOneSize) {
 }
 
 TEST(Communicator, RefusesWrongArguments) {
-  ExpectError<std::invalid_argument>([] { Communicator::Join("a", 2, 2); },
-                                     "rank must be from 0 to 1, got 2");
-  ExpectError<std::invalid_argument>([] { Communicator::Join("a", 0, 0); },
-                                     "world_size must be from 1 to 4096, got 0");
-  ExpectError<std::invalid_argument>([] { Communicator::Join("a/b", 0, 2); },
-                                     "a job's name must have");
-  ExpectError<std::invalid_argument>([] { Communicator::Join("a", 0, 2, 0); },
-                                     "timeout must be positive");
+  EXPECT_ERROR(std::invalid_argument, "rank must be from 0 to 1, got 2",
+               Communicator::Join("a", 2, 2));
+  EXPECT_ERROR(std::invalid_argument, "world_size must be from 1 to 4096, got 0",
+               Communicator::Join("a", 0, 0));
+  EXPECT_ERROR(std::invalid_argument, "a job's name must have", Communicator::Join("a/b", 0, 2));
+  EXPECT_ERROR(std::invalid_argument, "timeout must be positive", Communicator::Join("a", 0, 2, 0));
   const CommunicatorPtr alone = Communicator::Join("", 0, 1);
-  ExpectError<std::invalid_argument>(
-      [&] {
-        Reduction(alone, {Tensor({2}), Tensor({3})}, {}, 2, 1);
-      },
-      "shards must have equal shapes");
-  ExpectError<TypeError>([&] { Reduction(alone, {Tensor({2}, nullptr, kInt8)}, {}, 1, 1); },
-                         "elements must be floats, int32 or int64");
-  ExpectError<std::invalid_argument>(
-      [&] { Reduction(alone, {Tensor({2}, nullptr, kInt32)}, {}, 1, 0.5); },
-      "the factor of integers must be 1");
+  EXPECT_ERROR(std::invalid_argument, "shards must have equal shapes",
+               Reduction(alone, {Tensor({2}), Tensor({3})}, {}, 2, 1));
+  EXPECT_ERROR(TypeError, "elements must be floats, int32 or int64",
+               Reduction(alone, {Tensor({2}, nullptr, kInt8)}, {}, 1, 1));
+  EXPECT_ERROR(std::invalid_argument, "the factor of integers must be 1",
+               Reduction(alone, {Tensor({2}, nullptr, kInt32)}, {}, 1, 0.5));
 }
 
 TEST_P(Ranks, LeavesNothingBehind) {

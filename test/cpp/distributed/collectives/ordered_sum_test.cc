@@ -63,10 +63,10 @@ TEST(OrderedSum, IntegersWrapAround) {
 }
 
 TEST(OrderedSum, ResultMayBeATerm) {
-  std::vector<double> a(3000, 1.5), b(3000, 2);
+  Vector a(3000, 1.5), b(3000, 2);
   const void* from[] = {a.data(), b.data()};
   distributed::OrderedSum(kFloat64, 2, from, 2, 3000, a.data());
-  EXPECT_EQ(a, std::vector<double>(3000, 7));
+  EXPECT_EQ(a, Vector(3000, 7));
 }
 
 TEST(OrderedSum, PartsAddUpToItsBits) {
@@ -91,8 +91,8 @@ TEST(OrderedSum, PartsAddUpToItsBits) {
 
 TEST(OrderedSum, RefusesOtherTypes) {
   const void* from[] = {nullptr};
-  ExpectError<TypeError>([&] { distributed::OrderedSum(kBool, 1, from, 1, 0, nullptr); },
-                         "elements of type bool cannot be added");
+  EXPECT_ERROR(TypeError, "elements of type bool cannot be added",
+               distributed::OrderedSum(kBool, 1, from, 1, 0, nullptr));
 }
 
 }  // namespace

@@ -8,9 +8,7 @@
 #include <atomic>
 #include <optional>
 #include <sstream>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "distributed/meeting/process.h"
 #include "support.h"

@@ -32,8 +32,8 @@ TEST(Nodes, AMachineWhoseRanksAreApartIsSeveral) {
 }
 
 TEST(Nodes, RefusesWrongPlaces) {
-  ExpectError<std::invalid_argument>([] { Nodes(0, {}); }, "world_size must be from 1 to 4096");
-  ExpectError<std::invalid_argument>([] { Nodes(2, {"a", "b"}); }, "rank must be from 0 to 1");
+  EXPECT_ERROR(std::invalid_argument, "world_size must be from 1 to 4096", Nodes(0, {}));
+  EXPECT_ERROR(std::invalid_argument, "rank must be from 0 to 1", Nodes(2, {"a", "b"}));
 }
 
 }  // namespace

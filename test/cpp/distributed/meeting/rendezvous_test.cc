@@ -188,7 +188,7 @@ TEST(Rendezvous, RanksJoin) {
       const Tensor t = FromValues({2}, {1, static_cast<double>(rank)});
       c->AllReduce({t}, {}, 1);
       const int size = node[0] == '0' ? 3 : node[0] == '2' && rank < 2 ? 2 : 1;
-      return Values(t) == std::vector<double>{3, 3} && c->local_size == size ? "right" : "wrong";
+      return Values(t) == Vector{3, 3} && c->local_size == size ? "right" : "wrong";
     });
     for (const std::string& text : texts) EXPECT_EQ(text, "right");
   }

@@ -10,10 +10,8 @@
 #include <list>
 #include <memory>
 #include <optional>
-#include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "distributed/collectives/collectives.h"
 #include "distributed/collectives/ordered_sum.h"
@@ -382,7 +380,7 @@ TEST(UsesMpi, ByDefaultWhereAllRanksMay) {
   const std::string theirs = text_of(MpiRole::kByDefault);
   setenv("SINGA_TRANSPORT", "mpi", 1);
   EXPECT_TRUE(uses(MpiRole::kIfAsked, MpiRole::kByDefault));
-  ExpectError<std::invalid_argument>([&] { text_of(MpiRole::kNone); }, "that an MPI has started");
+  EXPECT_ERROR(std::invalid_argument, "that an MPI has started", text_of(MpiRole::kNone));
   ExpectError<std::invalid_argument>(
       [&] {
         UsesMpi(

@@ -1,7 +1,5 @@
 #include "model/dispatch/op_type.h"
 
-#include <gtest/gtest.h>
-
 #include <typeinfo>
 
 #include "core/layout/blocked_layout.h"
@@ -11,8 +9,9 @@
 #include "model/operation/linalg/spec.h"
 #include "model/operation/rnn/spec.h"
 #include "model/operation/softmax/spec.h"
+#include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
 TEST(OpType, OptionalMembersAreNullWhereTheSpecLacksThem) {
@@ -64,15 +63,11 @@ TEST(OpType, MakePlainDropsLayouts) {
 }
 
 TEST(CurrentSpec, FollowsTheSettingsThatASpecByItselfDoesNot) {
-  const int threads = NumThreads();
-  const LayoutMode mode = GetLayoutMode();
-  SetNumThreads(3);
-  SetLayoutMode(LayoutMode::kPlain);
+  const ThreadCount three(3);
+  const SettingScope<GetLayoutMode, SetLayoutMode> plain(LayoutMode::kPlain);
   const ConvSpec constant;
   const auto current = CurrentSpec<ConvSpec>();
   EXPECT_EQ(CurrentSpec<MatMulSpec>().threads, 3);
-  SetNumThreads(threads);
-  SetLayoutMode(mode);
   EXPECT_EQ(constant.threads, 1);
   EXPECT_FALSE(constant.plain);
   EXPECT_EQ(current.threads, 3);
@@ -95,4 +90,4 @@ TEST(Kernel, RefusesSpecsOfAnotherType) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "model/dispatch/dispatch.h"
-#include "singa/core/threads.h"
 #include "singa/dispatch/tuning.h"
 #include "support.h"
 
@@ -202,12 +201,12 @@ TEST_F(Select, ChoicesOfOtherMachinesAreKeptOnly) {
   EXPECT_EQ(Find(24), "slow wide");
   EXPECT_EQ(GetTuningChoices().size(), 1u);
   const std::string here = TuningMachine();
-  const int before = NumThreads();
   AddTuningChoices({{Text(24), "shy", here, ""}});
-  SetNumThreads(before + 1);
-  EXPECT_NE(TuningMachine(), here);
-  EXPECT_EQ(Find(24), "slow wide") << "other threads";
-  SetNumThreads(before);
+  {
+    const ThreadCount other(NumThreads() + 1);
+    EXPECT_NE(TuningMachine(), here);
+    EXPECT_EQ(Find(24), "slow wide") << "other threads";
+  }
   EXPECT_EQ(Find(24), "shy");
 }
 

@@ -3,11 +3,9 @@
 // find races between operations.
 
 #include <atomic>
-#include <string>
 #include <thread>
 
 #include "singa/core/device.h"
-#include "singa/dispatch/plan_cache.h"
 #include "singa/operation/batchnorm.h"
 #include "singa/operation/conv.h"
 #include "singa/operation/elementwise.h"
@@ -18,8 +16,6 @@
 
 namespace singa::test {
 namespace {
-
-using Vector = std::vector<double>;
 
 constexpr int kThreads = 8;
 

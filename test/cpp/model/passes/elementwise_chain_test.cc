@@ -1,10 +1,7 @@
-#include <gtest/gtest.h>
-
 #include <map>
 
 #include "model/operation/padded_layout.h"
 #include "model/passes/recorded.h"
-#include "singa/dispatch/opcheck.h"
 #include "singa/operation/dropout.h"
 #include "singa/operation/elementwise.h"
 #include "singa/operation/softmax.h"
@@ -176,14 +173,11 @@ TEST(ElementwiseChain, OpcheckComparesAChainAndItsOperations) {
   };
   const RecordingPtr recording = Check(step, {z});
   Graph graph(recording);
-  OpcheckOptions options;
-  options.every = 1;
-  SetOpcheck(options);
+  const OpcheckScope opcheck({.every = 1, .ops = {}, .replay_directory = {}});
   ResetOpcheckStats();
   EXPECT_TRUE(graph.Start({z}));
   graph.Run(0);
   graph.Finish();
-  SetOpcheck({});
   std::map<std::string, OpcheckOpStats> stats;
   for (const OpcheckOpStats& row : GetOpcheckStats()) stats[row.op] = row;
   for (const char* chain : {"Square+Axpy+Mul+Dropout", "Relu+Tanh"}) {
@@ -205,17 +199,13 @@ TEST(ElementwiseChain, OpcheckFindsAChainThatOverwritesWhatItStillReads) {
   ASSERT_EQ(node.op, std::string("Sub+Mul"));
   node.inputs = {x.Clone(), y.Clone()};
   node.outputs = {Tensor({3000}, nullptr, kFloat32), Tensor({3000}, nullptr, kFloat32)};
-  OpcheckOptions options;
-  options.every = 1;
-  SetOpcheck(options);
+  const OpcheckScope opcheck({.every = 1, .ops = {}, .replay_directory = {}});
   EXPECT_NO_THROW(DefaultDevice()->Run(node, nullptr));
   node.outputs[0] = node.inputs[0];
   EXPECT_THROW(DefaultDevice()->Run(node, nullptr), OpcheckMismatch);
-  options.ops = {"Mul"};
-  SetOpcheck(options);
+  SetOpcheck({.every = 1, .ops = {"Mul"}, .replay_directory = {}});
   node.inputs[0] = node.outputs[0] = x.Clone();
   EXPECT_THROW(DefaultDevice()->Run(node, nullptr), OpcheckMismatch);
-  SetOpcheck({});
 }
 
 TEST(ElementwiseChain, OtherNumbersAreAnotherStep) {

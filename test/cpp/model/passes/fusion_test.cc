@@ -1,5 +1,3 @@
-#include <gtest/gtest.h>
-
 #include <algorithm>
 
 #include "model/passes/recorded.h"
@@ -127,7 +125,7 @@ TEST(Fusion, GradientsThatTheHostSeesAreWritten) {
   Recording recording(DefaultDevice(), nullptr);
   UsePasses(recording, kFused);
   recording.Start({x});
-  std::vector<double> seen;
+  Vector seen;
   Tensor result;
   {
     const Tensor lent = Unary(UnaryOp::kMulScalar, Unary(UnaryOp::kNegative, x), 3);

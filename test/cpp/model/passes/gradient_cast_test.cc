@@ -1,10 +1,6 @@
 // Fusion of updates with the conversion of their gradients from 16 to 32 bits.
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
-#include <functional>
-#include <limits>
 #include <utility>
 
 #include "model/passes/recorded.h"
@@ -42,7 +38,7 @@ struct Lists {
         second(Copies(other.second)) {}
 
   void Update(Rule rule, const Tensors& converted, const UpdateConditions& conditions) const {
-    const std::vector<double> decay = {0.1, 0.1, 0, 0.1, 0.1};
+    const Vector decay = {0.1, 0.1, 0, 0.1, 0.1};
     switch (rule) {
       case Rule::kSgd:
         return SgdUpdate(params, converted, {}, decay, 0.1, 0, 0, false, false, nullptr,
@@ -129,7 +125,7 @@ TEST(SkipGradientCasts, UpdatesReadSixteenBits) {
 
 TEST(SkipGradientCasts, WhatIsNotFiniteLeavesTheUpdateOut) {
   Random random(2);
-  for (double value : {std::numeric_limits<double>::infinity(), 1e6, 0.0 / 0.0}) {
+  for (double value : {kInf, 1e6, 0.0 / 0.0}) {
     Lists lists(random, false);
     Tensor(lists.grads[1].SliceAxis(0, 69000, 69001)).Fill(value);
     const auto work = [&](const Lists& own, const Tensors& converted) {
@@ -197,8 +193,8 @@ TEST(SkipGradientCasts, WhatWasConvertedMayNotChangeBefore) {
       return Tensors{narrow};
     };
     Recorded(step, {x}, i ? SkipGradientCasts : nullptr, &results);
-    EXPECT_EQ(Values(p[i]), (std::vector<double>{0, 0, 0}));
-    EXPECT_EQ(Values(results[0]), (std::vector<double>{2, 4, 6}));
+    EXPECT_EQ(Values(p[i]), (Vector{0, 0, 0}));
+    EXPECT_EQ(Values(results[0]), (Vector{2, 4, 6}));
   }
 }
 

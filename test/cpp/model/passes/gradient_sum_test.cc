@@ -1,9 +1,6 @@
 // Fusion of the sum of two gradients with the batch normalisation of a residual block.
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
-#include <functional>
 
 #include "model/passes/recorded.h"
 #include "singa/operation/batchnorm.h"

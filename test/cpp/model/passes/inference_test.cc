@@ -1,12 +1,7 @@
 // What becomes part of convolutions in graphs of inference.
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
-#include <cmath>
 #include <map>
-#include <string>
-#include <vector>
 
 #include "model/passes/recorded.h"
 #include "singa/operation/conv.h"
@@ -18,7 +13,6 @@ namespace singa::test {
 namespace {
 
 using Names = std::vector<std::string>;
-using Numbers = std::vector<double>;
 
 /// A convolution of images of two axes with random filters, and biases by chance.
 struct Conv {
@@ -34,11 +28,11 @@ struct Conv {
   Shape y_shape() const { return handle.recorder.output_shape(); }
 
   /// In float64, from the definition, with zeros around the image besides its own padding.
-  Numbers Expected(const Numbers& x, const Shape& shape, int64_t top = 0, int64_t left = 0) const {
+  Vector Expected(const Vector& x, const Shape& shape, int64_t top = 0, int64_t left = 0) const {
     const Recorder& g = handle.recorder;
-    const Numbers ws = Values(W), bs = b.empty() ? Numbers(g.out_channels) : Values(b);
+    const Vector ws = Values(W), bs = b.empty() ? Vector(g.out_channels) : Values(b);
     const int64_t depth = g.in_channels / g.group, filters = g.out_channels / g.group;
-    Numbers ys;
+    Vector ys;
     ForEachIndex(y_shape(), [&](const Index& i) {
       double sum = bs[static_cast<size_t>(i[1])];
       ForEachIndex({depth, g.kernel_h(), g.kernel_w()}, [&](const Index& k) {
@@ -74,11 +68,11 @@ struct Inference {
   std::vector<Tensor> results;
 };
 
-void ExpectClose(const Tensor& got, const Numbers& want, const std::string& what) {
+void ExpectClose(const Tensor& got, const Vector& want, const std::string& what) {
   double largest = 1;
   for (double v : want) largest = std::max(largest, std::abs(v));
   const double error = 200 * Epsilon(got.data_type()) * largest;
-  ExpectNear(got, want, Numbers(want.size(), error), what);
+  ExpectNear(got, want, Vector(want.size(), error), what);
 }
 
 TEST(Inference, ProductsAndSumsPerChannelAreFolded) {
@@ -107,7 +101,7 @@ TEST(Inference, ProductsAndSumsPerChannelAreFolded) {
       return {relu ? Unary(UnaryOp::kRelu, y) : y};
     };
     const Tensor x = RandomTensor(random, shape, dtype);
-    Numbers want = conv.Expected(Values(x), shape);
+    Vector want = conv.Expected(Values(x), shape);
     for (size_t i = 0; i < want.size(); ++i) {
       const size_t channel = i / 42 % static_cast<size_t>(filters);
       for (const auto& [op, t] : steps) {
@@ -143,8 +137,8 @@ TEST(Inference, ZerosAroundAnImageArePadding) {
       return {Unary(UnaryOp::kRelu, conv(Pad(x, "constant", pads)))};
     };
     const Tensor x = RandomTensor(random, shape, dtype);
-    const Numbers image = first ? Values(x) : before.Expected(Values(x), shape);
-    Numbers want = conv.Expected(image, shape, pads[2], pads[3]);
+    const Vector image = first ? Values(x) : before.Expected(Values(x), shape);
+    Vector want = conv.Expected(image, shape, pads[2], pads[3]);
     for (double& v : want) v = std::max(v, 0.0);
     const Inference found(step, RandomTensor(random, shape, dtype), x);
     EXPECT_EQ(found.names, first ? Names{"ConvForward"} : Names(2, "ConvForward")) << what;
@@ -161,7 +155,7 @@ TEST(Inference, ADepthwiseConvolutionAppliesTheActivationBeforeItsZeros) {
     return {second(Pad(y, "constant", {0, 0, 1, 0, 0, 0, 1, 1}))};
   };
   const Tensor x = RandomTensor(random, shape);
-  Numbers image = first.Expected(Values(x), shape);
+  Vector image = first.Expected(Values(x), shape);
   for (double& v : image) v = std::clamp(v, -1.0, 6.0);
   const Inference found(step, x, x);
   EXPECT_FALSE(std::count(found.names.begin(), found.names.end(), "Pad"));
@@ -267,7 +261,7 @@ TEST(Inference, WritesInPlaceStayInOrder) {
   const Conv conv(random, shape, 16, 3, 1, {1, 1, 1, 1});
   const Tensor state = RandomTensor(random, shape), more = RandomTensor(random, shape);
   const Tensor x = RandomTensor(random, shape);
-  const auto relu = [](Numbers values) {
+  const auto relu = [](Vector values) {
     for (double& v : values) v = std::max(v, 0.0);
     return values;
   };
@@ -277,9 +271,9 @@ TEST(Inference, WritesInPlaceStayInOrder) {
     BinaryInto(BinaryOp::kAdd, state, in[0], state);
     return {Unary(UnaryOp::kRelu, y)};
   };
-  const Numbers before = Values(state), added = Values(x);
+  const Vector before = Values(state), added = Values(x);
   const Inference later(reads_a_state, x, x);
-  Numbers once = before;
+  Vector once = before;
   for (size_t i = 0; i < once.size(); ++i) once[i] += added[i];
   ExpectClose(later.results.at(0), relu(conv.Expected(once, shape)), "an image that changes");
 
@@ -288,7 +282,7 @@ TEST(Inference, WritesInPlaceStayInOrder) {
     BinaryInto(BinaryOp::kAdd, y, more, y);
     return {Unary(UnaryOp::kRelu, y)};
   };
-  Numbers sum = conv.Expected(Values(x), shape);
+  Vector sum = conv.Expected(Values(x), shape);
   for (size_t i = 0; i < sum.size(); ++i) sum[i] += Values(more)[i];
   const Inference in_place(adds_in_place, state, x);
   ExpectClose(in_place.results.at(0), relu(sum), "a result that changes");
@@ -298,7 +292,7 @@ TEST(Inference, WritesInPlaceStayInOrder) {
     BinaryInto(BinaryOp::kAdd, conv(in[0]), more, wide.SliceAxis(1, 16, 32));
     return {Unary(UnaryOp::kNegative, wide)};
   };
-  Numbers want = Values(wide);
+  Vector want = Values(wide);
   for (size_t i = 0; i < sum.size(); ++i) want[i / 1024 * 2048 + 1024 + i % 1024] = sum[i];
   for (double& v : want) v = -v;
   const Inference part(writes_a_part, state, x);

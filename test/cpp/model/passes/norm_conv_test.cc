@@ -1,16 +1,10 @@
 // Batch norms whose results depthwise convolutions compute.
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
-#include <functional>
-#include <string>
-#include <vector>
 
 #include "core/device/instruction_set.h"
 #include "model/operation/conv/norm_conv_spec.h"
 #include "model/passes/recorded.h"
-#include "singa/dispatch/opcheck.h"
 #include "singa/operation/batchnorm.h"
 #include "singa/operation/conv.h"
 #include "singa/operation/elementwise.h"
@@ -173,19 +167,14 @@ TEST(NormalizeInConvolutions, OpcheckComparesThem) {
     return counts;
   };
   using Counts = std::vector<std::pair<uint64_t, uint64_t>>;
-  const OpcheckOptions before = GetOpcheck();
-  OpcheckOptions options;
-  options.every = 1;
-  options.raise = false;
-  options.replay_directory = testing::TempDir();
-  SetOpcheck(options);
+  const OpcheckScope opcheck(
+      {.every = 1, .ops = {}, .raise = false, .replay_directory = testing::TempDir()});
   EXPECT_EQ(compared(), (Counts{{1, 0}, {1, 0}}));
   {
     const WrongKernelScope<NormConvSpec> wrong;
     const WrongKernelScope<ConvSpec> right(Wrong::kNever);
     EXPECT_EQ(compared(), (Counts{{1, 1}, {1, 1}}));
   }
-  SetOpcheck(before);
 }
 
 }  // namespace

@@ -2,10 +2,7 @@
 
 #include "model/passes/passes.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
-#include <cmath>
 
 #include "model/passes/recorded.h"
 #include "singa/operation/batchnorm.h"
@@ -50,9 +47,9 @@ struct FrozenNet {
   }
 
   /// The same from the definition.
-  std::vector<double> Expected() const {
-    const std::vector<double> images = Values(x), filters = Values(W);
-    std::vector<double> result;
+  Vector Expected() const {
+    const Vector images = Values(x), filters = Values(W);
+    Vector result;
     for (size_t f = 0; f < kFilters; ++f)
       for (size_t p = 0; p < kPixels; ++p) {
         double sum = 0;
@@ -77,8 +74,8 @@ struct FrozenNet {
   BatchNormHandle norm{0.1, Tensor({1, kFilters, 4, 5})};
 };
 
-void ExpectClose(const Tensor& got, const std::vector<double>& want) {
-  ExpectNear(got, want, std::vector<double>(want.size(), 1e-5), "replayed");
+void ExpectClose(const Tensor& got, const Vector& want) {
+  ExpectNear(got, want, Vector(want.size(), 1e-5), "replayed");
 }
 
 TEST(Passes, AGraphFoldsAndPreparesAndTheRecordingStaysAsItIs) {

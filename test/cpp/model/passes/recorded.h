@@ -2,11 +2,8 @@
 
 // Executes, records and replays a step.
 
-#include <functional>
 #include <memory>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "model/passes/passes.h"
 #include "support.h"

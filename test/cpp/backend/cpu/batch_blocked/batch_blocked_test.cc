@@ -2,9 +2,7 @@
 
 #include "backend/cpu/batch_blocked/convolution.h"
 
-#include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "model/dispatch/dispatch.h"
 #include "model/operation/conv/conv_naive.h"
@@ -44,7 +42,7 @@ std::vector<Tensor> Gradients(const Recorder& g, const Tensor& dy, const Tensor&
 
 /// Expects sums in float32, rounded once to bfloat16.
 void ExpectRounded(const Tensor& result, const Sums& sums, const char* what) {
-  const std::vector<double> values = Values(result);
+  const Vector values = Values(result);
   ASSERT_EQ(values.size(), sums.value.size()) << what;
   for (size_t i = 0; i < values.size(); ++i)
     ASSERT_NEAR(values[i], sums.value[i],
@@ -56,7 +54,7 @@ void ExpectDefinition(const Recorder& g, Random& random, LaneTag tag, Unit unit)
   SCOPED_TRACE(g.ToString() + (tag == LaneTag::kNhwc ? " nhwc" : " nChw16c"));
   const Tensor x = RandomTensor(random, g.input_shape(), kBFloat16),
                dy = RandomTensor(random, g.output_shape(), kBFloat16);
-  const std::vector<double> xs = Values(x), dys = Values(dy);
+  const Vector xs = Values(x), dys = Values(dy);
   Sums dw(g.weight_shape().Count()), db(g.out_channels);
   ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) { dw.Add(wi, xs[xi] * dys[yi]); });
   for (size_t i = 0; i < dys.size(); ++i)
@@ -115,7 +113,7 @@ TEST_P(Tiles, EveryWayToTheWeightGradientIsTheDefinition) {
                         {{33, 80, 20, 31}, 1, 80, 1 << 16},
                         {{230, 80, 6, 5}, 1, 80, 1 << 16},
                         {{130, 16, 3, 4}, 3, 70, 1 << 16}};
-  const int before = NumThreads();
+  const ThreadCount scope;
   for (const Case& c : cases) {
     Random random(2);
     const Recorder g = ConvRecorder("Conv", c.x, {c.taps, c.taps}, {1, 1}, {c.taps / 2, c.taps / 2},
@@ -124,17 +122,15 @@ TEST_P(Tiles, EveryWayToTheWeightGradientIsTheDefinition) {
     // Integers, so that sums are exact in any order, and oneDNN or `reference` can provide them.
     const Tensor x = RandomTensor(random, g.input_shape(), kInt32, -2, 3).AsType(kBFloat16);
     const Tensor dy = RandomTensor(random, g.output_shape(), kInt32, -1, 2).AsType(kBFloat16);
-    const std::vector<double> expected =
+    const Vector expected =
         Values(ConvBackwardW(dy.AsType(kFloat32), x.AsType(kFloat32), ConvHandle(g)));
     for (const int threads : {1, 2, 3}) {
       SetNumThreads(threads);
-      const std::vector<double> values =
-          Values(Gradients(g, dy, x, LaneTag::kNhwc, GetParam(), c.cache)[0]);
+      const Vector values = Values(Gradients(g, dy, x, LaneTag::kNhwc, GetParam(), c.cache)[0]);
       for (size_t i = 0; i < values.size(); ++i)
         ASSERT_NEAR(values[i], expected[i], 0x1.01p-8 * std::abs(expected[i]) + 1e-2)
             << i << ", " << threads << " threads";
     }
-    SetNumThreads(before);
   }
 }
 
@@ -164,7 +160,7 @@ TEST_P(Tiles, NumbersThatAreNoneStayInTheirWeights) {
           }
         }
   // Pixel (0, 0) is under the taps above and left of an output only.
-  const std::vector<double> values = Values(dw);
+  const Vector values = Values(dw);
   EXPECT_TRUE(std::isnan(values[(0 * 19 + 7) * 9 + 4]));
   EXPECT_TRUE(std::isinf(values[(0 * 19 + 5) * 9 + 4]));
   EXPECT_FALSE(std::isnan(values[(0 * 19 + 7) * 9 + 8]));
@@ -172,7 +168,7 @@ TEST_P(Tiles, NumbersThatAreNoneStayInTheirWeights) {
 
 TEST_P(Tiles, SmallImagesAreTheDefinition) {
   Random random(4);
-  const int before = NumThreads();
+  const ThreadCount scope;
   for (int i = 0; i < 60; ++i) {
     const Recorder g = AnyGeometry(random);
     const LaneTag tag = random.Coin() ? LaneTag::kNhwc : LaneTag::kNChw16c;
@@ -181,7 +177,7 @@ TEST_P(Tiles, SmallImagesAreTheDefinition) {
                  w = RandomTensor(random, g.weight_shape(), kBFloat16),
                  b = RandomTensor(random, {g.out_channels}, kBFloat16),
                  dy = RandomTensor(random, g.output_shape(), kBFloat16);
-    const std::vector<double> xs = Values(x), ws = Values(w), bs = Values(b), dys = Values(dy);
+    const Vector xs = Values(x), ws = Values(w), bs = Values(b), dys = Values(dy);
     Sums y(g.output_shape().Count()), dx(g.input_shape().Count());
     ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) {
       y.Add(yi, xs[xi] * ws[wi]);
@@ -214,7 +210,6 @@ TEST_P(Tiles, SmallImagesAreTheDefinition) {
     spec.dy_layout = LaneLayout(g.output_shape(), kBFloat16, tag);
     ExpectRounded(run({dy, w}, g.input_shape()), dx, "dx");
   }
-  SetNumThreads(before);
 }
 
 TEST(Tiles, AreChosenWhereTheyAreFull) {

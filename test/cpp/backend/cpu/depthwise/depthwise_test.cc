@@ -2,9 +2,7 @@
 
 #include "backend/cpu/depthwise/convolution.h"
 
-#include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "backend/cpu/lane_layouts.h"
 #include "model/dispatch/dispatch.h"
@@ -105,7 +103,7 @@ void ExpectRounded(const Tensor& result, const Sums& sums, const char* what) {
 
 TEST_P(Depthwise, EveryPassIsTheDefinition) {
   Random random(1);
-  const int before = NumThreads();
+  const ThreadCount scope;
   for (int i = 0; i < 150 && !HasFailure(); ++i) {
     const LaneTag tag = kTags[random.Int(0, 2)];
     const DType dtype = random.Coin() ? kFloat32 : kBFloat16;
@@ -146,12 +144,11 @@ TEST_P(Depthwise, EveryPassIsTheDefinition) {
     ExpectRounded(gradients[0], dw, "dW");
     if (g.bias) ExpectRounded(gradients[1], db, "db");
   }
-  SetNumThreads(before);
 }
 
 /// A batch norm in front gives the bits of the same pass on its result.
 TEST_P(Depthwise, BehindABatchNorm) {
-  const int before = NumThreads();
+  const ThreadCount scope;
   Random random(4);
   const Activation activations[] = {
       false, true, {ActivationKind::kClip, -0.5, 0.75}, ActivationKind::kHardSwish};
@@ -198,12 +195,11 @@ TEST_P(Depthwise, BehindABatchNorm) {
         EXPECT_EQ(Values(got[k]), Values(want[k])) << spec.op() << " " << k;
     }
   }
-  SetNumThreads(before);
 }
 
 /// In inference: an activation that the convolution applies where it reads.
 TEST_P(Depthwise, ActivationsInFront) {
-  const int before = NumThreads();
+  const ThreadCount scope;
   Random random(8);
   const Activation activations[] = {true,
                                     {ActivationKind::kClip, 0, 6},
@@ -229,7 +225,6 @@ TEST_P(Depthwise, ActivationsInFront) {
     const double error = activation.kind == ActivationKind::kHardSwish ? 1e-5 : 0;
     ExpectNear(got, Values(want), Vector(static_cast<size_t>(want.size()), error), "y");
   }
-  SetNumThreads(before);
 }
 
 /// What the rows cannot hold, or would fill up with other values than zero.
@@ -287,7 +282,7 @@ TEST_P(Depthwise, ForwardWithAddAndRelu) {
 
 /// The same bits for any number of threads, on images that are written past the caches.
 TEST_P(Depthwise, ThreadsChangeNothing) {
-  const int before = NumThreads();
+  const ThreadCount scope;
   Random random(3);
   for (const LaneTag tag : {LaneTag::kNhwc, LaneTag::kNChw16c})
     for (const DType dtype : {kFloat32, kBFloat16}) {
@@ -314,7 +309,6 @@ TEST_P(Depthwise, ThreadsChangeNothing) {
         }
       }
     }
-  SetNumThreads(before);
 }
 
 /// NaN and infinity reach the results that read them, and no other.

@@ -1,28 +1,14 @@
 // Products in which one side is a vector, of any size and orientation, on any number of threads.
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
-#include <cmath>
-#include <string>
 
 #include "backend/cpu/linalg/gemv.h"
 #include "model/dispatch/dispatch.h"
 #include "singa/core/device.h"
-#include "singa/core/threads.h"
 #include "support.h"
 
 namespace singa::test {
 namespace {
-
-class ThreadCount {
- public:
-  explicit ThreadCount(int threads) : before_(NumThreads()) { SetNumThreads(threads); }
-  ~ThreadCount() { SetNumThreads(before_); }
-
- private:
-  int before_;
-};
 
 Tensor Result(const MatMulSpec& spec, const std::vector<Tensor>& inputs) {
   const DevicePtr device = DefaultDevice();
@@ -46,9 +32,9 @@ void Check(Random& random, int64_t m, int64_t n, int64_t k, bool trans_a, bool t
   std::vector<Tensor> inputs = {RandomTensor(random, trans_a ? Shape{k, m} : Shape{m, k}),
                                 RandomTensor(random, trans_b ? Shape{n, k} : Shape{k, n})};
   if (bias) inputs.push_back(RandomTensor(random, {n}));
-  const std::vector<double> a = Values(inputs[0]), b = Values(inputs[1]);
-  const std::vector<double> c = bias ? Values(inputs[2]) : std::vector<double>(n, 0.0);
-  std::vector<double> want(m * n), tolerance(m * n);
+  const Vector a = Values(inputs[0]), b = Values(inputs[1]);
+  const Vector c = bias ? Values(inputs[2]) : Vector(n, 0.0);
+  Vector want(m * n), tolerance(m * n);
   for (int64_t i = 0; i < m; ++i)
     for (int64_t j = 0; j < n; ++j) {
       double sum = c[j], size = std::abs(c[j]);
@@ -61,7 +47,7 @@ void Check(Random& random, int64_t m, int64_t n, int64_t k, bool trans_a, bool t
       want[i * n + j] = relu ? std::max(sum, 0.0) : sum;
       tolerance[i * n + j] = 8 * Epsilon(kFloat32) * std::sqrt(static_cast<double>(k + 1)) * size;
     }
-  std::vector<double> one;
+  Vector one;
   for (const int threads : {1, 3}) {
     const ThreadCount scope(threads);
     spec.threads = threads;
@@ -98,7 +84,7 @@ TEST(ProductOfVectors, RelusNanIsNan) {
   spec.relu = true;
   const Tensor y =
       Result(spec, {FromValues({1, 2}, {1, 1}), FromValues({2, 3}, {1, -1, nan, 1, -1, 1})});
-  const std::vector<double> values = Values(y);
+  const Vector values = Values(y);
   EXPECT_EQ(values[0], 2);
   EXPECT_EQ(values[1], 0);
   EXPECT_TRUE(std::isnan(values[2]));

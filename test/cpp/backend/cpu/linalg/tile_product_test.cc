@@ -19,7 +19,7 @@ TEST_P(TileProduct, IsTheDefinition) {
       for (const int64_t depth : {1, 5, 32}) {
         const Tensor a = RandomTensor(random, {rows, depth}),
                      b = RandomTensor(random, {depth, columns});
-        const std::vector<double> as = Values(a), bs = Values(b);
+        const Vector as = Values(a), bs = Values(b);
         Sums once(rows * columns), twice(rows * columns);
         for (int64_t r = 0; r < rows; ++r)
           for (int64_t c = 0; c < columns; ++c)

@@ -7,7 +7,6 @@
 #include "model/dispatch/kernel.h"
 #include "model/operation/batchnorm/spec.h"
 #include "singa/core/device.h"
-#include "singa/core/threads.h"
 #include "singa/operation/batchnorm.h"
 #include "singa/operation/elementwise.h"
 #include "support.h"
@@ -67,7 +66,7 @@ constexpr Activation kActivations[] = {false, true, kClipped, ActivationKind::kH
                                        ActivationKind::kSilu};
 
 /// Where the slope of an activation jumps.
-std::vector<double> Kinks(const Activation& activation) {
+Vector Kinks(const Activation& activation) {
   switch (activation.kind) {
     case ActivationKind::kRelu:
       return {0};
@@ -231,7 +230,6 @@ TEST(BlockedLayouts, SlowBatchNormOfMuchBFloat16IsThatOfFloat32Rounded) {
 
 TEST(BlockedLayouts, BatchNormDoesNotDependOnTheNumberOfThreads) {
   Random random(99);
-  const int before = NumThreads();
   for (Tag tag : kTags) {
     for (int64_t channels : {16, 120}) {
       const Shape shape{5, channels, 40, 30};
@@ -240,17 +238,9 @@ TEST(BlockedLayouts, BatchNormDoesNotDependOnTheNumberOfThreads) {
       const Tensor dy = In(RandomTensor(random, shape), tag);
       const Tensor none = Full({channels}, 0), one = Full({channels}, 1);
       const BatchNormCalls run{BatchNormHandle(0.1, x), one, none, true};
-      std::vector<std::vector<Vector>> results;
-      for (int threads : {1, 2, 3, 8}) {
-        SetNumThreads(threads);
-        results.emplace_back();
-        for (const Tensor& t : run(x, dy, z, none.Clone(), one.Clone()))
-          results.back().push_back(t.empty() ? Vector() : Values(t));
-        EXPECT_EQ(results.back(), results.front()) << threads << " threads";
-      }
+      SameOnThreads({2, 3, 8}, [&] { return ValuesOf(run(x, dy, z, none.Clone(), one.Clone())); });
     }
   }
-  SetNumThreads(before);
 }
 
 // For data far from zero, an implementation that sums squares would lose the variance.

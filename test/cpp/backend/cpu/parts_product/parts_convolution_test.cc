@@ -1,8 +1,6 @@
 // Float32 convolutions by bfloat16 parts, on AMX and by the plain model of it, in all passes,
 // against the definition in float64.
 
-#include <cmath>
-
 #include "backend/cpu/parts_product/offer.h"
 #include "core/layout/channel_lanes.h"
 #include "model/dispatch/dispatch.h"
@@ -47,7 +45,7 @@ std::vector<Tensor> Run(const ConvSpec& spec, Unit unit, const std::vector<Tenso
 
 /// Four units in the last place of the sum of magnitudes, for any number of terms.
 void ExpectExact(const Tensor& result, const Sums& sums, const char* what) {
-  const std::vector<double> values = Values(result);
+  const Vector values = Values(result);
   ASSERT_EQ(values.size(), sums.value.size()) << what;
   for (size_t i = 0; i < values.size(); ++i)
     ASSERT_LE(std::abs(values[i] - sums.value[i]), 0x1p-21 * sums.magnitude[i])
@@ -61,8 +59,7 @@ void ExpectDefinition(const Recorder& g, Random& random, LaneTag tag, Unit unit)
                b = RandomTensor(random, {g.out_channels}),
                dy = RandomTensor(random, g.output_shape()),
                add = RandomTensor(random, g.output_shape());
-  const std::vector<double> xs = Values(x), ws = Values(W), bs = Values(b), dys = Values(dy),
-                            adds = Values(add);
+  const Vector xs = Values(x), ws = Values(W), bs = Values(b), dys = Values(dy), adds = Values(add);
   Sums y(g.output_shape().Count()), dx(g.input_shape().Count()), dw(g.weight_shape().Count()),
       db(g.out_channels);
   ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) {

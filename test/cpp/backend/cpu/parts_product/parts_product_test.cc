@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "backend/cpu/parts_product/offer.h"
 #include "backend/cpu/parts_product/packing.h"
@@ -54,16 +52,16 @@ MatMulSpec Spec(int64_t m, int64_t n, int64_t k) {
 }
 
 /// Element (i, j) of a matrix of a batch.
-double At(const std::vector<double>& values, int64_t first, bool trans, int64_t rows, int64_t cols,
-          int64_t i, int64_t j) {
+double At(const Vector& values, int64_t first, bool trans, int64_t rows, int64_t cols, int64_t i,
+          int64_t j) {
   return values[static_cast<size_t>(first * rows * cols + (trans ? j * rows + i : i * cols + j))];
 }
 
 /// The largest error relative to the sum of magnitudes, which float64 computes. Relu is not looked
 /// at where the sum is near zero.
 double LargestError(const MatMulSpec& s, const std::vector<Tensor>& inputs, const Tensor& y) {
-  const std::vector<double> a = Values(inputs[0]), b = Values(inputs[1]), got = Values(y);
-  const std::vector<double> c = s.c_rows > 0 ? Values(inputs[2]) : std::vector<double>();
+  const Vector a = Values(inputs[0]), b = Values(inputs[1]), got = Values(y);
+  const Vector c = s.c_rows > 0 ? Values(inputs[2]) : Vector();
   double worst = 0;
   for (int64_t n = 0; n < s.batch_count(); ++n)
     for (int64_t i = 0; i < s.m; ++i)
@@ -123,14 +121,14 @@ TEST_P(PartsProduct, HasTheSameBitsOnAnyNumberOfThreads) {
   struct Case {
     int64_t m, n, k;
   };
-  const int before = NumThreads();
+  const ThreadCount scope;
   for (const Case& c : {Case{600, 40, 140}, Case{40, 600, 140}, Case{33, 50, 4200}}) {
     Random random(2);
     MatMulSpec s = Spec(c.m, c.n, c.k);
     s.trans_a = c.k > 4000;
     const std::vector<Tensor> inputs = {RandomTensor(random, {s.m * s.k}),
                                         RandomTensor(random, {s.n * s.k})};
-    std::vector<double> first;
+    Vector first;
     for (const int threads : {1, 2, 5}) {
       SetNumThreads(threads);
       s.threads = threads;
@@ -141,7 +139,6 @@ TEST_P(PartsProduct, HasTheSameBitsOnAnyNumberOfThreads) {
       }
       EXPECT_EQ(Values(y), first) << threads << " threads";
     }
-    SetNumThreads(before);
   }
 }
 
@@ -152,7 +149,7 @@ TEST_P(PartsProduct, IsAsExactForAnyExponent) {
   for (const int left : {-120, -60, 0, 60, 120})
     for (const int right : {-120, -60, 0, 60, 120}) {
       if (std::abs(left + right) > 110) continue;
-      std::vector<double> as(static_cast<size_t>(s.m * s.k)), bs(static_cast<size_t>(s.k * s.n));
+      Vector as(static_cast<size_t>(s.m * s.k)), bs(static_cast<size_t>(s.k * s.n));
       for (double& v : as) v = std::ldexp(random.Real(), left);
       for (double& v : bs) v = std::ldexp(random.Real(), right);
       // The second half of a sum takes back the first, but for rounding to float32.
@@ -171,7 +168,7 @@ TEST_P(PartsProduct, IsAsExactForAnyExponent) {
 /// What float32 makes of infinities, NaN and large numbers, in their rows and columns alone.
 TEST_P(PartsProduct, TreatsNumbersWithoutPartsAsFloat32Does) {
   const MatMulSpec s = Spec(70, 70, 150);
-  std::vector<double> as(static_cast<size_t>(s.m * s.k)), bs(static_cast<size_t>(s.k * s.n));
+  Vector as(static_cast<size_t>(s.m * s.k)), bs(static_cast<size_t>(s.k * s.n));
   for (size_t i = 0; i < as.size(); ++i) as[i] = static_cast<double>(i % 7) - 3;
   for (size_t i = 0; i < bs.size(); ++i) bs[i] = static_cast<double>(i % 5) + 1;
   const auto a = [&](int64_t i, int64_t k) -> double& {
@@ -188,7 +185,7 @@ TEST_P(PartsProduct, TreatsNumbersWithoutPartsAsFloat32Does) {
   a(7, 149) = 0x1p127;
   const Tensor y =
       Multiply(s, GetParam(), {FromValues({s.m * s.k}, as), FromValues({s.k * s.n}, bs)});
-  const std::vector<double> got = Values(y);
+  const Vector got = Values(y);
   const auto at = [&](int64_t i, int64_t j) { return got[static_cast<size_t>(i * s.n + j)]; };
   for (int64_t j = 0; j < s.n - 1; ++j) {
     const auto b = [&](int64_t k) { return bs[static_cast<size_t>(k * s.n + j)]; };
@@ -285,9 +282,8 @@ TEST(PartsProductOffer, IsForLargeProductsWithoutStrictMode) {
   MatMulSpec wide = Spec(512, 512, 512);
   wide.dtype = kFloat64;
   EXPECT_FALSE(offered(wide));
-  SetStrict(true);
+  const StrictScope strict(true);
   EXPECT_FALSE(offered(Spec(512, 512, 512)));
-  SetStrict(false);
 }
 
 }  // namespace

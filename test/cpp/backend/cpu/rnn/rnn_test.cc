@@ -4,11 +4,7 @@
 #include "backend/cpu/rnn/rnn.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <mutex>
-#include <string>
-#include <vector>
 
 #include "backend/cpu/rnn/network.h"
 #include "backend/cpu/rnn/team.h"
@@ -16,7 +12,6 @@
 #include "model/dispatch/dispatch.h"
 #include "model/operation/rnn/rnn_case.h"
 #include "singa/core/device.h"
-#include "singa/core/threads.h"
 
 namespace singa::test {
 namespace {
@@ -25,10 +20,7 @@ using Tensors = std::vector<Tensor>;
 
 class CpuRnn : public testing::TestWithParam<int64_t> {
  protected:
-  ~CpuRnn() override { SetNumThreads(before_); }
-
- private:
-  int before_ = NumThreads();
+  const ThreadCount threads_;
 };
 INSTANTIATE_TEST_SUITE_P(Lanes, CpuRnn, testing::Values(8, 16));
 
@@ -50,7 +42,7 @@ struct Arguments {
     if (cells) cx = RandomTensor(random, state), dcy = RandomTensor(random, state);
     if (!c.states || random.Coin()) dy = RandomTensor(random, output);
     if (!c.lengths) return;
-    std::vector<double> values;
+    Vector values;
     for (int64_t n = 0; n < c.batch; ++n)
       values.push_back(static_cast<double>(random.Int(0, c.steps)));
     lengths = FromValues({c.batch}, values, kInt32);
@@ -66,9 +58,7 @@ Tensor As(const Tensor& t, DType dtype) {
 
 /// {y, hy, cy, saved} by a plan. Outputs begin with numbers that show what is not written.
 Tensors Forward(const Arguments& a, RnnForwardSpec spec, const PlanPtr& plan) {
-  const auto fresh = [&](const Shape& shape) {
-    return Full(shape, std::numeric_limits<double>::quiet_NaN(), nullptr, spec.dtype);
-  };
+  const auto fresh = [&](const Shape& shape) { return Full(shape, kNan, nullptr, spec.dtype); };
   const Shape state{spec.layers * spec.directions, spec.batch, spec.hidden};
   const Tensors outputs{fresh({spec.steps, spec.batch, spec.width()}), fresh(state),
                         spec.has_cells() ? fresh(state) : Tensor(),
@@ -106,7 +96,7 @@ PlanPtr ReferencePlan(const Spec& spec) {
 void ExpectClose(const Tensor& got, const Tensor& want, int64_t terms, const std::string& what) {
   ASSERT_EQ(got.empty(), want.empty()) << what;
   if (got.empty()) return;
-  const std::vector<double> values = Values(got), wanted = Values(want);
+  const Vector values = Values(got), wanted = Values(want);
   double largest = 1;
   for (const double v : wanted) largest = std::max(largest, std::abs(v));
   const double tolerance = 16 * Epsilon(kFloat32) * largest * std::sqrt(static_cast<double>(terms));
@@ -125,7 +115,7 @@ void CheckCase(Random& random, const RnnCase& c, int64_t lanes, double dropout =
     const char* names[] = {"0", "1", "2", "3"};
     for (size_t i = 0; i < count; ++i) ExpectClose(got[i], wanted[i], terms, names[i]);
   };
-  std::vector<std::vector<double>> first;
+  std::vector<Vector> first;
   for (const int threads : {1, 2, 5}) {
     SCOPED_TRACE("threads " + std::to_string(threads));
     SetNumThreads(threads);
@@ -133,7 +123,7 @@ void CheckCase(Random& random, const RnnCase& c, int64_t lanes, double dropout =
     check(out, want, 3, forward.sum_length());
     const Tensors back = Backward(a, backward, cpu::rnn::MakePlan(backward, lanes), out[3]);
     check(back, gradients, 4, backward.sum_length());
-    std::vector<std::vector<double>> all;
+    std::vector<Vector> all;
     for (const Tensors* results : {&out, &back})
       for (size_t i = 0; i < 3; ++i)
         if (!(*results)[i].empty()) all.push_back(Values((*results)[i]));
@@ -200,13 +190,13 @@ TEST_P(CpuRnn, NotANumberStaysInItsSequence) {
     Arguments a(random, c);
     const Tensor clean = a.x.Clone();
     a.x = clean.Clone();
-    a.x.SliceAxis(0, 1, 2).SliceAxis(1, 3, 4).Fill(std::numeric_limits<double>::quiet_NaN());
+    a.x.SliceAxis(0, 1, 2).SliceAxis(1, 3, 4).Fill(kNan);
     RnnForwardSpec spec{a.fields};
     spec.training = false;
     const PlanPtr plan = cpu::rnn::MakePlan(spec, GetParam());
-    const std::vector<double> y = Values(Forward(a, spec, plan)[0]);
+    const Vector y = Values(Forward(a, spec, plan)[0]);
     a.x = clean;
-    const std::vector<double> without = Values(Forward(a, spec, plan)[0]);
+    const Vector without = Values(Forward(a, spec, plan)[0]);
     for (size_t i = 0; i < y.size(); ++i) {
       const int64_t row = static_cast<int64_t>(i) / c.hidden;
       if (row % c.batch == 3 && row / c.batch >= 1) {
@@ -244,7 +234,7 @@ TEST_P(CpuRnn, StepsBeyondALengthGiveZeros) {
   RnnForwardSpec spec{a.fields};
   spec.training = false;
   const Tensors out = Forward(a, spec, cpu::rnn::MakePlan(spec, GetParam()));
-  const std::vector<double> y = Values(out[0]);
+  const Vector y = Values(out[0]);
   const int64_t lengths[] = {0, 2, 6};
   for (size_t i = 0; i < y.size(); ++i) {
     const int64_t row = static_cast<int64_t>(i) / 66;
@@ -252,7 +242,7 @@ TEST_P(CpuRnn, StepsBeyondALengthGiveZeros) {
       ASSERT_EQ(y[i], 0) << i;
     }
   }
-  const std::vector<double> hx = Values(a.hx), hy = Values(out[1]);
+  const Vector hx = Values(a.hx), hy = Values(out[1]);
   for (size_t j = 0; j < 33; ++j) EXPECT_EQ(hy[j], hx[j]);  // the sequence without steps
 }
 
@@ -275,7 +265,7 @@ void ExpectInStep(const cpu::rnn::Division& division, int64_t steps) {
 }
 
 TEST(CpuRnnTeam, AllPartsOfAStepEndBeforeTheNext) {
-  const int before = NumThreads();
+  const ThreadCount scope;
   for (const int threads : {1, 2, 4})
     for (const int64_t groups : {1, 3})
       for (const int64_t parts : {1, 4}) {
@@ -284,7 +274,6 @@ TEST(CpuRnnTeam, AllPartsOfAStepEndBeforeTheNext) {
         // Inside a parallel region there is one thread, which does everything.
         ForEachThread(2, [&](int64_t) { ExpectInStep({groups, parts}, 5); });
       }
-  SetNumThreads(before);
 }
 
 }  // namespace

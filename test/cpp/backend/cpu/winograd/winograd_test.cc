@@ -3,11 +3,8 @@
 #include "backend/cpu/winograd/convolution.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <optional>
 #include <ostream>
-#include <string>
 
 #include "backend/cpu/parts_product/offer.h"
 #include "backend/cpu/winograd/filter.h"
@@ -114,9 +111,9 @@ void ExpectSpreadSums(const Tensor& result, const Shape& shape, const Sums& sums
                       const std::string& what) {
   ASSERT_EQ(result.shape(), shape) << what;
   const auto plane = static_cast<std::ptrdiff_t>(shape.Count(2, shape.rank()));
-  std::vector<double> tolerance(sums.value.size());
+  Vector tolerance(sums.value.size());
   for (std::ptrdiff_t at = 0; at < shape.Count(); at += plane) {
-    const auto largest = [&](const std::vector<double>& of) {
+    const auto largest = [&](const Vector& of) {
       return *std::max_element(of.begin() + at, of.begin() + at + plane);
     };
     std::fill_n(tolerance.begin() + at, plane,
@@ -135,7 +132,7 @@ TEST_P(Winograd, EveryPassIsTheDefinition) {
     const Tensor dy = Draw(random, g.output_shape()), b = Draw(random, {g.out_channels});
     Sums y(g.output_shape().Count()), dx(g.input_shape().Count()), dw(g.weight_shape().Count());
     Sums db(g.out_channels);
-    const std::vector<double> xs = Values(x), ws = Values(w), dys = Values(dy), bs = Values(b);
+    const Vector xs = Values(x), ws = Values(w), dys = Values(dy), bs = Values(b);
     ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) {
       y.Add(yi, xs[xi] * ws[wi]);
       dx.Add(xi, dys[yi] * ws[wi]);
@@ -191,10 +188,10 @@ TEST_P(Winograd, SlowForwardWithAddReluAndPreparedFilter) {
     if (spec.has_add) inputs.back() = Draw(random, y_shape, 4);
 
     Sums y(y_shape.Count());
-    const std::vector<double> xs = Values(inputs[0]), ws = Values(inputs[1]);
+    const Vector xs = Values(inputs[0]), ws = Values(inputs[1]);
     ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) { y.Add(yi, xs[xi] * ws[wi]); });
-    const std::vector<double> bs = g.bias ? Values(inputs[2]) : std::vector<double>();
-    const std::vector<double> adds = spec.has_add ? Values(inputs.back()) : std::vector<double>();
+    const Vector bs = g.bias ? Values(inputs[2]) : Vector();
+    const Vector adds = spec.has_add ? Values(inputs.back()) : Vector();
     for (int64_t at = 0; at < y_shape.Count(); ++at) {
       if (g.bias) y.Add(at, bs[at / g.col_width % g.out_channels]);
       if (spec.has_add) y.Add(at, adds[at]);
@@ -226,7 +223,7 @@ TEST_P(Winograd, PreparedFiltersComeBack) {
     const LayoutPtr layout = cpu::winograd::PreparedLayout(w.shape(), lanes_);
     EXPECT_TRUE(SameLayout(layout, cpu::winograd::PreparedLayout(w.shape(), lanes_)));
     const Tensor prepared = w.ToLayout(layout);
-    const std::vector<double> before = Values(w), after = Values(prepared);
+    const Vector before = Values(w), after = Values(prepared);
     for (size_t i = 0; i < before.size(); ++i) ASSERT_NEAR(after[i], before[i], 1e-5);
   }
 }
@@ -237,8 +234,8 @@ TEST_P(Winograd, ChannelsThatDoNotExistStayZero) {
                                   true, {1, 1}, 1);
   Random random(6);
   const Shape shape = g.input_shape();
-  std::vector<double> values = Values(Draw(random, shape));
-  values[3] = std::numeric_limits<double>::infinity();
+  Vector values = Values(Draw(random, shape));
+  values[3] = kInf;
   const Tensor x = FromValues(shape, values, dtype_), w = Draw(random, g.weight_shape()),
                b = Draw(random, {lanes_ + 5});
   const Tensor y = RunPass(ConvPass::kForward, g, {x, w, b}, {g.output_shape()}, blocked_, way_)[0];
@@ -260,23 +257,14 @@ TEST_P(Winograd, ManyTilesDoNotDependOnThreads) {
                                   false, {1, 1}, 1);
   const Tensor x = Draw(random, g.input_shape()), w = Draw(random, g.weight_shape());
   const Tensor dy = Draw(random, g.output_shape());
-  const int before = NumThreads();
-  std::vector<std::vector<double>> first;
-  for (const int threads : {1, 2, 3}) {
-    SetNumThreads(threads);
-    std::vector<std::vector<double>> results;
-    results.push_back(
-        Values(RunPass(ConvPass::kForward, g, {x, w}, {g.output_shape()}, blocked_, way_)[0]));
-    results.push_back(
-        Values(RunPass(ConvPass::kBackwardX, g, {dy, w}, {g.input_shape()}, blocked_, way_)[0]));
-    results.push_back(Values(
-        RunPass(ConvPass::kBackwardW, g, {dy, x}, {g.weight_shape()}, LaneTag::kNhwc, way_)[0]));
-    if (first.empty()) first = results;
-    EXPECT_EQ(results, first) << threads << " threads";
-  }
-  SetNumThreads(before);
+  SameOnThreads({2, 3}, [&] {
+    return ValuesOf(
+        {RunPass(ConvPass::kForward, g, {x, w}, {g.output_shape()}, blocked_, way_)[0],
+         RunPass(ConvPass::kBackwardX, g, {dy, w}, {g.input_shape()}, blocked_, way_)[0],
+         RunPass(ConvPass::kBackwardW, g, {dy, x}, {g.weight_shape()}, LaneTag::kNhwc, way_)[0]});
+  });
   Sums y(g.output_shape().Count()), dw(g.weight_shape().Count());
-  const std::vector<double> xs = Values(x), ws = Values(w), dys = Values(dy);
+  const Vector xs = Values(x), ws = Values(w), dys = Values(dy);
   ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) {
     y.Add(yi, xs[xi] * ws[wi]);
     dw.Add(wi, dys[yi] * xs[xi]);
@@ -294,21 +282,13 @@ TEST_P(Winograd, ManySumsDoNotDependOnThreads) {
   const Recorder g =
       ConvRecorder("Conv", {5, 96, 33, 30}, {3, 3}, {1, 1}, {1, 1}, 96, false, {1, 1}, 1);
   const Tensor x = Draw(random, g.input_shape()), dy = Draw(random, g.output_shape());
-  const int before = NumThreads();
-  std::vector<std::vector<double>> results;
-  for (const int threads : {1, 2, 3}) {
-    SetNumThreads(threads);
-    results.push_back(
-        Values(RunPass(ConvPass::kBackwardW, g, {dy, x}, {g.weight_shape()}, blocked_, way_)[0]));
-    EXPECT_EQ(results.back(), results.front()) << threads << " threads";
-  }
-  SetNumThreads(before);
-  const bool strict = IsStrict();
-  SetStrict(true);
-  const std::vector<double> direct = Values(ConvBackwardW(dy, x, ConvHandle(g)));
-  SetStrict(strict);
+  const Vector result = SameOnThreads({2, 3}, [&] {
+    return Values(RunPass(ConvPass::kBackwardW, g, {dy, x}, {g.weight_shape()}, blocked_, way_)[0]);
+  });
+  const StrictScope strict(true);
+  const Vector direct = Values(ConvBackwardW(dy, x, ConvHandle(g)));
   for (size_t i = 0; i < direct.size(); ++i)
-    ASSERT_NEAR(results[0][i], direct[i],
+    ASSERT_NEAR(result[i], direct[i],
                 dtype_ == kBFloat16 ? 0.02 + 0x1p-6 * std::abs(direct[i]) : 2e-2)
         << i;
 }
@@ -331,7 +311,7 @@ TEST(WinogradParts, TreatNumbersWithoutPartsAsFloat32Does) {
   if (VectorLanes() < 16) GTEST_SKIP() << "this CPU has no AVX-512";
   const Recorder g =
       ConvRecorder("Conv", {2, 160, 19, 20}, {3, 3}, {1, 1}, {1, 1}, 48, false, {1, 1}, 1);
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kInfinity = kInf;
   struct Case {
     double special, scale;
   };
@@ -340,7 +320,7 @@ TEST(WinogradParts, TreatNumbersWithoutPartsAsFloat32Does) {
     Random random(8);
     ForEachPass(g, [&](ConvPass pass, const Shape& second, const Shape& result) {
       const Shape first = pass == ConvPass::kForward ? g.input_shape() : g.output_shape();
-      std::vector<double> values = Values(RandomTensor(random, first));
+      Vector values = Values(RandomTensor(random, first));
       for (double& value : values) value *= c.scale;
       values[values.size() / 3] = c.special;
       const std::vector<Tensor> inputs = {FromValues(first, values, kFloat32),
@@ -348,8 +328,7 @@ TEST(WinogradParts, TreatNumbersWithoutPartsAsFloat32Does) {
       const auto run = [&](const Way& way) {
         return Values(RunPass(pass, g, inputs, {result}, LaneTag::kNhwc, way)[0]);
       };
-      const std::vector<double> plain = run({16, kFloat32}),
-                                parts = run({16, kFloat32, PartsUnit()});
+      const Vector plain = run({16, kFloat32}), parts = run({16, kFloat32, PartsUnit()});
       double largest = 0;
       for (const double value : plain)
         if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
@@ -377,14 +356,14 @@ TEST(WinogradParts, AreAsExactAsFloat32) {
     for (const double exponents : {0.0, 20.0}) {
       Random random(9);
       const auto draw = [&](const Shape& shape) {
-        std::vector<double> values(static_cast<size_t>(shape.Count()));
+        Vector values(static_cast<size_t>(shape.Count()));
         for (double& value : values)
           value = std::ldexp(random.Real(), static_cast<int>(random.Real(-exponents, exponents)));
         return FromValues(shape, values, kFloat32);
       };
       const Tensor x = draw(g.input_shape()), w = draw(g.weight_shape()),
                    dy = draw(g.output_shape());
-      const std::vector<double> xs = Values(x), ws = Values(w), dys = Values(dy);
+      const Vector xs = Values(x), ws = Values(w), dys = Values(dy);
       Sums y(g.output_shape().Count()), dx(g.input_shape().Count()), dw(g.weight_shape().Count());
       ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) {
         y.Add(yi, xs[xi] * ws[wi]);
@@ -396,8 +375,7 @@ TEST(WinogradParts, AreAsExactAsFloat32) {
         const std::vector<Tensor> inputs = {forward ? x : dy, forward || to_x ? w : x};
         const Sums& right = forward ? y : to_x ? dx : dw;
         const auto error = [&](const Way& way) {
-          const std::vector<double> got =
-              Values(RunPass(pass, g, inputs, {result}, LaneTag::kNhwc, way)[0]);
+          const Vector got = Values(RunPass(pass, g, inputs, {result}, LaneTag::kNhwc, way)[0]);
           double sum = 0;
           for (size_t i = 0; i < got.size(); ++i) sum += std::pow(got[i] - right.value[i], 2);
           return std::sqrt(sum);
@@ -430,13 +408,11 @@ TEST(Winograd, StrictModeLeavesItOut) {
   ConvSpec spec;
   spec.geometry =
       ConvRecorder("Conv", {128, 64, 32, 32}, {3, 3}, {1, 1}, {1, 1}, 64, false, {1, 1}, 1);
-  const bool before = IsStrict();
-  SetStrict(false);
+  const StrictScope scope(false);
   const std::string implementation = FindPlan(*DefaultDevice(), spec)->implementation();
   EXPECT_EQ(implementation == "winograd", cpu::winograd::Refuses(spec).empty());
   SetStrict(true);
   EXPECT_NE(FindPlan(*DefaultDevice(), spec)->implementation(), std::string("winograd"));
-  SetStrict(before);
 }
 
 }  // namespace

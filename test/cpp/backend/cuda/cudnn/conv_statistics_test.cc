@@ -2,8 +2,6 @@
 // and recorded steps that are rewritten to use it.
 
 #include <algorithm>
-#include <cmath>
-#include <functional>
 
 #include "backend/cuda/cudnn/engines.h"
 #include "backend/cuda/test_gpu.h"
@@ -89,12 +87,11 @@ TEST_F(EmulatedCudnnStatisticsTest, SumsAreThoseOfWhatTheConvolutionGives) {
           ConvHandle handle(spec.geometry);
           const Tensor y = ConvForward(inputs[0].ToDevice(device), inputs[1].ToDevice(device),
                                        bias ? inputs[2].ToDevice(device) : Tensor(), handle);
-          const std::vector<double> values = Values(y.ToDevice(DefaultDevice()));
+          const Vector values = Values(y.ToDevice(DefaultDevice()));
           // 37 terms up to 2; the CPU's y is from another implementation.
-          ExpectNear(got[0], values, std::vector<double>(values.size(), 37 * 37 * 2 * 0x1p-24),
-                     "y");
+          ExpectNear(got[0], values, Vector(values.size(), 37 * 37 * 2 * 0x1p-24), "y");
           // Sums may use y before or after its rounding, and are float32.
-          std::vector<double> sums(6), squares(6), sum_bound(6), square_bound(6);
+          Vector sums(6), squares(6), sum_bound(6), square_bound(6);
           const int64_t pixels = spec.geometry.conv_height() * spec.geometry.conv_width();
           const double step = Epsilon(dtype) + static_cast<double>(3 * pixels) * 0x1p-24;
           for (size_t i = 0; i < values.size(); ++i) {
@@ -181,11 +178,11 @@ std::vector<Tensor> OnHost(const std::vector<Tensor>& tensors) {
 void ExpectClose(const std::vector<Tensor>& got, const std::vector<Tensor>& want) {
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < got.size(); ++i) {
-    const std::vector<double> values = Values(want[i].ToDevice(DefaultDevice()));
+    const Vector values = Values(want[i].ToDevice(DefaultDevice()));
     double largest = 0;
     for (const double v : values) largest = std::max(largest, std::abs(v));
-    ExpectNear(got[i].ToDevice(DefaultDevice()), values,
-               std::vector<double>(values.size(), 0x1p-7 * largest), "result " + std::to_string(i));
+    ExpectNear(got[i].ToDevice(DefaultDevice()), values, Vector(values.size(), 0x1p-7 * largest),
+               "result " + std::to_string(i));
   }
 }
 
@@ -219,9 +216,9 @@ TEST_F(EmulatedCudnnStatisticsTest, ReplaysHaveTheBitsOfTheFirstStep) {
   }
   // Five updates of the running statistics.
   const Net once(gpu_);
-  const std::vector<double> before = Values(once.running_mean.ToDevice(DefaultDevice()));
-  const std::vector<double> batch = Values(first[1]);
-  const std::vector<double> after = Values(net.running_mean.ToDevice(DefaultDevice()));
+  const Vector before = Values(once.running_mean.ToDevice(DefaultDevice()));
+  const Vector batch = Values(first[1]);
+  const Vector after = Values(net.running_mean.ToDevice(DefaultDevice()));
   for (size_t c = 0; c < after.size(); ++c)
     EXPECT_NEAR(after[c], batch[c] + (before[c] - batch[c]) * std::pow(0.9, 5), 1e-5);
 }

@@ -51,9 +51,9 @@ class EmulatedCudnnTest : public ::testing::Test {
 };
 
 /// Error bounds for sums of `length` products of numbers below 1.
-std::vector<double> Bound(const Tensor& t, int64_t length) {
-  return std::vector<double>(static_cast<size_t>(t.size()),
-                             static_cast<double>(length + 2) * Epsilon(t.data_type()));
+Vector Bound(const Tensor& t, int64_t length) {
+  return Vector(static_cast<size_t>(t.size()),
+                static_cast<double>(length + 2) * Epsilon(t.data_type()));
 }
 
 struct Case {
@@ -239,9 +239,9 @@ TEST_F(EmulatedCudnnTest, SettingsAreInTheKey) {
 }
 
 TEST_F(EmulatedCudnnTest, Tf32IsAnotherEngine) {
-  const std::vector<double> exact = Values(Convolve("fastest").ToDevice(DefaultDevice()));
+  const Vector exact = Values(Convolve("fastest").ToDevice(DefaultDevice()));
   SetTf32(true);
-  const std::vector<double> rounded = Values(Convolve("fastest").ToDevice(DefaultDevice()));
+  const Vector rounded = Values(Convolve("fastest").ToDevice(DefaultDevice()));
   EXPECT_EQ(emulated::Dnn().built, (std::vector<std::string>{"eng5 k2=1", "eng7 k2=1"}));
   EXPECT_NE(exact, rounded);
   for (size_t i = 0; i < exact.size(); ++i) EXPECT_NEAR(exact[i], rounded[i], 72 * 0x1p-10);

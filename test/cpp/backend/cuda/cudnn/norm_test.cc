@@ -1,7 +1,6 @@
 // Batch norm by cuDNN on the emulated GPU: whole calls against the CPU's reference, and when it is
 // chosen. Loops on the host emulate cuDNN.
 
-#include <cmath>
 #include <map>
 
 #include "backend/cuda/runtime/channels_last.h"
@@ -111,8 +110,8 @@ struct Call {
 void ExpectSame(const std::vector<Tensor>& got, const std::vector<Tensor>& want) {
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < got.size(); ++i) {
-    const std::vector<double> values = Values(want[i]);
-    std::vector<double> allowed;
+    const Vector values = Values(want[i]);
+    Vector allowed;
     for (const double v : values)
       allowed.push_back(1024 * 0x1p-24 + Epsilon(got[i].data_type()) * std::abs(v));
     ExpectNear(got[i].ToDevice(DefaultDevice()), values, allowed, "result " + std::to_string(i));
@@ -166,7 +165,7 @@ TEST_F(EmulatedCudnnNormTest, StatisticsOfAConstantAreExact) {
     EXPECT_GE(v, 0);
     EXPECT_LE(v, 0x1p-22 * kEpsilon);
   }
-  EXPECT_EQ(Values(mean.ToDevice(DefaultDevice())), std::vector<double>(16, 2));
+  EXPECT_EQ(Values(mean.ToDevice(DefaultDevice())), Vector(16, 2));
   for (const double v : Values(var.ToDevice(DefaultDevice()))) EXPECT_NEAR(v, 0.5, 1e-9);
 }
 
@@ -289,8 +288,8 @@ TEST_F(EmulatedCudnnNormTest, IsCapturedAsPartOfAStep) {
   }
   EXPECT_EQ(emulated::Dnn().built, (std::vector<std::string>{"eng0", "eng4"}));
   // Five updates: the recorded step and four replays.
-  const std::vector<double> means = Values(mean.ToDevice(DefaultDevice()));
-  const std::vector<double> batch = Values(want[1]), before = Values(call.running_mean);
+  const Vector means = Values(mean.ToDevice(DefaultDevice()));
+  const Vector batch = Values(want[1]), before = Values(call.running_mean);
   for (size_t c = 0; c < means.size(); ++c)
     EXPECT_NEAR(means[c], batch[c] + (before[c] - batch[c]) * std::pow(0.9, 5), 1e-5);
 }

@@ -11,8 +11,6 @@
 #include "model/dispatch/kernel.h"
 #include "model/operation/rnn/rnn_case.h"
 #include "model/operation/rnn/spec.h"
-#include "singa/dispatch/opcheck.h"
-#include "singa/dispatch/plan_cache.h"
 #include "support.h"
 
 namespace singa::cudnn {
@@ -42,7 +40,7 @@ struct Network {
     if (dy.empty() || random.Coin()) dhy = RandomTensor(random, state, dtype);
     if (lstm && random.Coin()) dcy = RandomTensor(random, state, dtype);
     if (!c.lengths) return;
-    std::vector<double> lengths;
+    Vector lengths;
     for (int64_t n = 0; n < c.batch; ++n)
       lengths.push_back(static_cast<double>(random.Int(0, c.steps)));
     seq_lengths = FromValues({c.batch}, lengths, kInt32);
@@ -80,12 +78,11 @@ void ExpectClose(const std::vector<Tensor>& got, const std::vector<Tensor>& want
     if (got[i].empty()) continue;
     ASSERT_EQ(got[i].shape(), want[i].shape());
     ASSERT_EQ(got[i].data_type(), want[i].data_type());
-    const std::vector<double> values = Values(want[i]);
+    const Vector values = Values(want[i]);
     double largest = 1;
     for (const double value : values) largest = std::max(largest, std::abs(value));
     ExpectNear(got[i].ToDevice(DefaultDevice()), values,
-               std::vector<double>(values.size(), ulps * largest * Epsilon(got[i].data_type())),
-               "y");
+               Vector(values.size(), ulps * largest * Epsilon(got[i].data_type())), "y");
   }
 }
 
@@ -164,7 +161,7 @@ TEST_F(EmulatedCudnnRnnTest, WeightsAreCopiedWhereTheyDoNotLieAsCudnnWantsThem) 
       w = Tensor({gpu.w.size() + offset}, gpu_).SliceAxis(0, offset, gpu.w.size() + offset);
       w.CopyFrom(gpu.w);
     }
-    const std::vector<double> want = Values(gpu.Forward(false)[0]);
+    const Vector want = Values(gpu.Forward(false)[0]);
     const auto run = [&] {
       return RnnForward(gpu.handle, gpu.x, gpu.hx, gpu.cx, w, Tensor(), false)[0];
     };
@@ -190,9 +187,9 @@ TEST_F(EmulatedCudnnRnnTest, SettingsReachCudnn) {
   Random random(6);
   const Network gpu =
       Network(random, {RnnMode::kTanh, 3, 2, 4, 6, 2, 1, false, false, false}, kFloat32).On(gpu_);
-  const std::vector<double> exact = Values(gpu.Forward()[0]);
+  const Vector exact = Values(gpu.Forward()[0]);
   SetTf32(true);
-  const std::vector<double> rounded = Values(gpu.Forward()[0]);
+  const Vector rounded = Values(gpu.Forward()[0]);
   EXPECT_NE(exact, rounded);
   for (size_t i = 0; i < exact.size(); ++i) EXPECT_NEAR(exact[i], rounded[i], 0.01);
   const RnnProblem plain{RnnMode::kTanh, kFloat32, 3, 2, 4, 6, 2, 1, false, true, false};
@@ -223,7 +220,7 @@ TEST_F(EmulatedCudnnRnnTest, NobodyWaitsForLengthsOnTheHost) {
   Random random(9);
   const Network host(random, {RnnMode::kLstm, 4, 3, 2, 5, 2, 2, true, true, true}, kFloat32);
   Network gpu = host.On(gpu_);
-  std::vector<std::vector<double>> expected;
+  std::vector<Vector> expected;
   for (const Tensor& t : Results(gpu)) expected.push_back(Values(t));
   gpu.seq_lengths = host.seq_lengths;
   gpu_->Sync();
@@ -232,7 +229,7 @@ TEST_F(EmulatedCudnnRnnTest, NobodyWaitsForLengthsOnTheHost) {
   const std::vector<Tensor> results = Results(gpu);
   EXPECT_GT(cuda::emulated::Waiting(stream), 0u);
   EXPECT_EQ(cuda::emulated::Waiting(stream), cuda::emulated::Queued() - before);
-  std::vector<std::vector<double>> values;
+  std::vector<Vector> values;
   for (const Tensor& t : results) values.push_back(Values(t));
   EXPECT_EQ(values, expected);
 }
@@ -245,28 +242,28 @@ TEST_F(EmulatedCudnnRnnTest, NoSequences) {
   EXPECT_EQ(out[0].shape(), Shape({3, 0, 4}));
   const std::vector<Tensor> gradients =
       RnnBackward(handle, out[0], none, none, x, none, none, w, out[0], none, out[3]);
-  EXPECT_EQ(Values(gradients[3]), std::vector<double>(static_cast<size_t>(handle.weights_size), 0));
+  EXPECT_EQ(Values(gradients[3]), Vector(static_cast<size_t>(handle.weights_size), 0));
 }
 
 TEST_F(EmulatedCudnnRnnTest, Errors) {
   Random random(8);
   Network host(random, {RnnMode::kGru, 3, 2, 5, 4, 1, 1, true, false, true}, kFloat32);
   host.seq_lengths = Full({2}, 4, nullptr, kInt32);
-  ExpectError<std::invalid_argument>([&] { host.On(gpu_).Forward(); },
-                                     "[RnnForward] seq_lengths[0] = 4 is outside [0, 3]");
+  EXPECT_ERROR(std::invalid_argument, "[RnnForward] seq_lengths[0] = 4 is outside [0, 3]",
+               host.On(gpu_).Forward());
   host.seq_lengths = Tensor();
   Network gpu = host.On(gpu_);
   std::vector<Tensor> forward = gpu.Forward();
   EXPECT_EQ(FormOf(forward[3]), SavedForm::kPrivate);
   std::vector<Tensor> of_cpu = host.Forward();
   for (Tensor& t : of_cpu) t = To(gpu_, t);
-  ExpectError<Unavailable>([&] { gpu.Backward(of_cpu); }, "another implementation did forward");
+  EXPECT_ERROR(Unavailable, "another implementation did forward", gpu.Backward(of_cpu));
   forward[3] = Tensor({5}, gpu_, kUInt8);
-  ExpectError<std::invalid_argument>([&] { gpu.Backward(forward); },
-                                     "[RnnBackward] saved is from another forward pass");
+  EXPECT_ERROR(std::invalid_argument, "[RnnBackward] saved is from another forward pass",
+               gpu.Backward(forward));
   Clear();
   emulated::Dnn().problem = "libcudnn.so.9 is missing";
-  ExpectError<Unavailable>([&] { gpu.Forward(); }, "libcudnn.so.9 is missing");
+  EXPECT_ERROR(Unavailable, "libcudnn.so.9 is missing", gpu.Forward());
 }
 
 TEST_F(EmulatedCudnnRnnTest, OpcheckComparesBothPasses) {

@@ -95,7 +95,7 @@ TEST(CudaAttention, Masks) {
       .batch = 2, .heads = 2, .kv_heads = 2, .queries = 6, .keys = 37, .dim = 8, .value_dim = 8};
   Check(random, g, RandomTensor(random, {2, 1, 1, 37}, kFloat64));
   Check(random, g, RandomTensor(random, {6, 37}, kBFloat16), {.dropout = 0.5});
-  std::vector<double> used = Values(RandomTensor(random, {2, 2, 6, 37}));
+  Vector used = Values(RandomTensor(random, {2, 2, 6, 37}));
   for (double& value : used) value = value > -0.4;
   std::fill_n(used.begin(), 37, 0.0);  // a query without keys
   Check(random, g, FromValues({2, 2, 6, 37}, used).AsType(kBool));

@@ -182,15 +182,13 @@ TEST(CudaBinary, MixedTypes) {
 }
 
 TEST(CudaBinary, ValuesAtTheEdges) {
-  const double inf = std::numeric_limits<double>::infinity();
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  const std::vector<double> edges = {0.0, -0.0, 1, -1, 2.5, -2.5, inf, -inf, nan, 1e-40, 3e38};
+  const Vector edges = {0.0, -0.0, 1, -1, 2.5, -2.5, kInf, -kInf, kNan, 1e-40, 3e38};
   const auto n = static_cast<int64_t>(edges.size());
   const Tensor a = FromValues({n, 1}, edges).Broadcast({n, n});
   const Tensor b = FromValues({1, n}, edges).Broadcast({n, n});
   for (BinaryOp op : FunctionsOf(kFloat32))
     CompareWithReference(BinarySpec{op, kFloat32}, {a, b}, {Result({n, n})});
-  const std::vector<double> whole = {0, 1, -1, 7, -7, 2147483647, -2147483648.0};
+  const Vector whole = {0, 1, -1, 7, -7, 2147483647, -2147483648.0};
   const auto m = static_cast<int64_t>(whole.size());
   for (BinaryOp op : FunctionsOf(kInt32)) {
     // The reference raises for the others.
@@ -199,7 +197,7 @@ TEST(CudaBinary, ValuesAtTheEdges) {
       return value == 0 && (op == BinaryOp::kDiv || op == BinaryOp::kMod || op == BinaryOp::kFmod ||
                             op == BinaryOp::kFloorDiv);
     };
-    std::vector<double> second = whole;
+    Vector second = whole;
     std::erase_if(second, refused);
     const Shape shape = {m, static_cast<int64_t>(second.size())};
     const Tensor c = FromValues({m, 1}, whole, kInt32).Broadcast(shape);

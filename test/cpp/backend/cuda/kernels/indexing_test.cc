@@ -19,7 +19,7 @@ constexpr DType kAll[] = {kFloat32, kBFloat16, kFloat16, kFloat64, kInt32,
                           kInt64,   kInt8,     kUInt8,   kBool};
 
 Tensor RandomIndices(Random& random, const Shape& shape, int64_t low, int64_t high, DType dtype) {
-  std::vector<double> values;
+  Vector values;
   for (int64_t i = 0; i < shape.Count(); ++i)
     values.push_back(static_cast<double>(random.Int(low, high)));
   return FromValues(shape, values, dtype);
@@ -54,7 +54,7 @@ TEST(CudaGather, ManyRowsInTheOrderOfThePicks) {
   for (DType dtype : {kFloat32, kBFloat16}) {
     for (const int64_t length : {1, 256, 257, 70000}) {
       const int64_t count = 5000, width = length > 1000 ? 1 : 8;
-      std::vector<double> values;
+      Vector values;
       for (int64_t i = 0; i < count; ++i)
         values.push_back(i % 2 ? 0 : static_cast<double>(random.Int(0, length - 1)));
       const Tensor indices = FromValues({count}, values, kInt32);
@@ -71,7 +71,7 @@ TEST(CudaGather, ManyRowsInTheOrderOfThePicks) {
 TEST(CudaGather, IndicesOutsideAreFaults) {
   Random random(2);
   cuda::RaiseFaults();
-  const auto run = [&](const std::vector<double>& indices) {
+  const auto run = [&](const Vector& indices) {
     const auto count = static_cast<int64_t>(indices.size());
     const GatherSpec spec{GatherKind::kEmbedding, kFloat32, kFloat32, {5, 2}, 0, count};
     RunPlan(*PlanOnGpu(spec), {RandomTensor(random, {5, 2}), FromValues({count}, indices)},
@@ -80,11 +80,11 @@ TEST(CudaGather, IndicesOutsideAreFaults) {
   run({0, 4});
   cuda::RaiseFaults();
   run({0, 5});
-  ExpectError<std::out_of_range>([] { cuda::RaiseFaults(); }, "index 5 at position 1");
+  EXPECT_ERROR(std::out_of_range, "index 5 at position 1", cuda::RaiseFaults());
   run({-1});
-  ExpectError<std::out_of_range>([] { cuda::RaiseFaults(); }, "index -1 at position 0");
+  EXPECT_ERROR(std::out_of_range, "index -1 at position 0", cuda::RaiseFaults());
   run({0, 1, 1.5});
-  ExpectError<std::invalid_argument>([] { cuda::RaiseFaults(); }, "1.5 at position 2");
+  EXPECT_ERROR(std::invalid_argument, "1.5 at position 2", cuda::RaiseFaults());
 }
 
 TEST(CudaIndexing, IndicesForNothingAreFaults) {
@@ -92,7 +92,7 @@ TEST(CudaIndexing, IndicesForNothingAreFaults) {
   const auto expect_fault = [](const auto& spec, const std::vector<Tensor>& inputs,
                                const std::vector<Tensor>& outputs) {
     RunPlan(*PlanOnGpu(spec), inputs, outputs, {});
-    ExpectError<std::out_of_range>([] { cuda::RaiseFaults(); }, "is outside");
+    EXPECT_ERROR(std::out_of_range, "is outside", cuda::RaiseFaults());
   };
   const Tensor indices = FromValues({2}, {0, 3}, kInt64);
   const Tensor column = FromValues({2, 1}, {0, 3}, kInt64);
@@ -219,13 +219,13 @@ TEST(CudaIndexing, NonZero) {
   Random random(5);
   for (const Shape& shape : {Shape{7, 5, 3}, Shape{70000}, Shape{0, 3}}) {
     for (DType dtype : {kFloat32, kBool, kBFloat16}) {
-      std::vector<double> values;
+      Vector values;
       for (int64_t i = 0; i < shape.Count(); ++i) values.push_back(random.Int(0, 2) == 0);
       const Tensor x = FromValues(shape, values, dtype);
       const int64_t pieces = (shape.Count() + kNonZeroPiece - 1) / kNonZeroPiece;
       const auto counts =
           CompareWithReference(CountNonZeroSpec{dtype}, {x}, {Result({pieces}, kInt64)});
-      std::vector<double> before;
+      Vector before;
       double total = 0;
       for (double count : Values(counts[0])) {
         before.push_back(total);

@@ -2,13 +2,8 @@
 
 // Compares CUDA kernels on the emulator (test/emulated_gpu) with `reference`.
 
-#include <gtest/gtest.h>
-
-#include <cmath>
 #include <cstring>
 #include <map>
-#include <string>
-#include <vector>
 
 #include "backend/cuda/kernels/common/register.h"
 #include "backend/cuda/runtime/channels_last.h"
@@ -127,8 +122,8 @@ std::vector<Tensor> CompareWithReference(const Spec& spec, const std::vector<Ten
     first = got;
     for (size_t i = 0; i < got.size(); ++i) {
       if (got[i].empty()) continue;
-      const std::vector<double> values = Values(want[i]);
-      std::vector<double> allowed;
+      const Vector values = Values(want[i]);
+      Vector allowed;
       // ExpectNear adds half a step of the type; both results were rounded to it.
       const double rounding =
           IsFloat(got[i].data_type()) && tolerance.relative > 0 ? Epsilon(got[i].data_type()) : 0;

@@ -85,9 +85,8 @@ TEST(CudaPooling, ImagesFollowX) {
 }
 
 TEST(CudaPooling, NaNWins) {
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  const double inf = std::numeric_limits<double>::infinity();
-  const Tensor x = FromValues({1, 1, 2, 6}, {1, nan, -inf, -inf, 2, 2, nan, 3, -inf, -inf, 2, 2});
+  const Tensor x =
+      FromValues({1, 1, 2, 6}, {1, kNan, -kInf, -kInf, 2, 2, kNan, 3, -kInf, -kInf, 2, 2});
   const Recorder g = PoolRecorder("test", x.shape(), {2, 2}, {2, 2}, {0, 0}, {1, 1}, false);
   CompareWithReference(PoolingForwardSpec{{g, PoolMode::kMax, kFloat32}, true}, {x},
                        {Result(g.output_shape()), Result(g.output_shape(), kInt32)});

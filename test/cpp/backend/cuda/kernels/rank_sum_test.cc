@@ -31,8 +31,7 @@ TEST(CudaRankSum, AddsProductsInOrder) {
         const double factor = integers ? 1 : 1.0 / 3;
         const int64_t apart = n + random.Int(0, 5);
         Tensor terms = RandomTensor(random, {count, apart}, dtype, -100, 100);
-        if (count * apart > 0 && !integers)
-          terms.SliceAxis(1, 0, 1).Fill(std::numeric_limits<double>::quiet_NaN());
+        if (count * apart > 0 && !integers) terms.SliceAxis(1, 0, 1).Fill(kNan);
         std::vector<const void*> from;
         for (int64_t t = 0; t < count; ++t)
           from.push_back(static_cast<const char*>(terms.raw_data()) +

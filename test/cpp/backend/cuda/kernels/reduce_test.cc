@@ -67,8 +67,6 @@ TEST(CudaReduce, AnyAxes) {
 
 TEST(CudaArgReduce, FirstOfEqualsAndNaN) {
   Random random(6);
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  const double inf = std::numeric_limits<double>::infinity();
   for (bool largest : {false, true}) {
     for (DType dtype : {kFloat32, kBFloat16, kFloat16, kFloat64, kInt32, kInt64}) {
       for (const Shape& shape : {Shape{7, 40}, Shape{40, 7}, Shape{3, 1, 5}, Shape{100}}) {
@@ -79,7 +77,7 @@ TEST(CudaArgReduce, FirstOfEqualsAndNaN) {
         }
       }
     }
-    const Tensor x = FromValues({3, 4}, {1, 3, 3, -2, nan, 5, nan, 1, -inf, -inf, inf, inf});
+    const Tensor x = FromValues({3, 4}, {1, 3, 3, -2, kNan, 5, kNan, 1, -kInf, -kInf, kInf, kInf});
     CompareWithReference(ArgReduceSpec{largest, kFloat32, {3, 4}, 1}, {x}, {Result({3}, kInt64)});
     CompareWithReference(ArgReduceSpec{largest, kFloat32, {3, 4}, 0}, {x}, {Result({4}, kInt64)});
   }
@@ -100,9 +98,7 @@ TEST(CudaCountTopK, RowsWhoseLabelIsAmongTheBest) {
 }
 
 TEST(CudaReduce, TiesAndNaN) {
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  const double inf = std::numeric_limits<double>::infinity();
-  const Tensor x = FromValues({3, 4}, {1, 3, 3, -2, nan, 5, nan, 1, -inf, -inf, -inf, 0});
+  const Tensor x = FromValues({3, 4}, {1, 3, 3, -2, kNan, 5, kNan, 1, -kInf, -kInf, -kInf, 0});
   for (ReduceOp op : {ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kSum, ReduceOp::kProd}) {
     const auto y =
         CompareWithReference(ReduceSpec{op, kFloat32, kFloat32, {3, 4}, 2}, {x}, {Result({3})});
@@ -139,9 +135,7 @@ TEST(CudaSoftmax, AnyAxis) {
 }
 
 TEST(CudaSoftmax, NaNAndInfinity) {
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  const double inf = std::numeric_limits<double>::infinity();
-  const Tensor x = FromValues({4, 3}, {nan, 1, 2, inf, 0, 0, -inf, -inf, -inf, -inf, 0, 1});
+  const Tensor x = FromValues({4, 3}, {kNan, 1, 2, kInf, 0, 0, -kInf, -kInf, -kInf, -kInf, 0, 1});
   for (bool log : {false, true})
     CompareWithReference(SoftmaxSpec{4, 3, 1, kFloat32, log}, {x}, {Result({4, 3})}, {},
                          {32 * Step(kFloat32), 0});
@@ -161,7 +155,7 @@ TEST(CudaLoss, SoftmaxCrossEntropy) {
     for (const Shape& shape : {Shape{1, 1}, Shape{9, 10}, Shape{3, 100}}) {
       for (double smoothing : {0.0, 0.1}) {
         const Tensor x = RandomTensor(random, shape, dtype, -4, 4);
-        std::vector<double> labels;
+        Vector labels;
         for (int64_t i = 0; i < shape[0]; ++i)
           labels.push_back(static_cast<double>(random.Int(0, shape[1] - 1)));
         for (TargetKind kind : {TargetKind::kClasses, TargetKind::kProbabilities}) {
@@ -190,8 +184,7 @@ TEST(CudaLoss, AClassThatIsNoneIsAFault) {
   const SoftmaxCrossEntropySpec spec{TargetKind::kClasses, kFloat32};
   cuda::RaiseFaults();
   RunPlan(*PlanOnGpu(spec), {x, t}, {Result({}), Result({3, 5})}, One(0));
-  ExpectError<std::out_of_range>([] { cuda::RaiseFaults(); },
-                                 "index 7 at position 1 is outside [0, 5)");
+  EXPECT_ERROR(std::out_of_range, "index 7 at position 1 is outside [0, 5)", cuda::RaiseFaults());
   cuda::RaiseFaults();  // raises only once
 }
 

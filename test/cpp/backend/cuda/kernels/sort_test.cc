@@ -2,8 +2,6 @@
 
 #include "model/operation/sort/spec.h"
 
-#include <limits>
-
 #include "backend/cuda/kernels/kernels.h"
 
 namespace singa::test {
@@ -33,7 +31,6 @@ TEST(CudaSort, TopKOfAllTypesWithTies) {
 }
 
 TEST(CudaSort, ZerosAndNan) {
-  constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInf = HUGE_VAL;
   for (DType dtype : kFloats) {
     const Tensor x =
         FromValues({1, 9, 1}, {0.0, -0.0, kNan, kInf, -kInf, 0.0, -kNan, -1, 1}, dtype);

@@ -157,8 +157,8 @@ TEST(CudaBatchNorm, MoreChannelsThanAGridHasRows) {
   const auto want = RunPlan(*FindKernel<BatchNormBackwardSpec>("reference")->Make(spec).plan(),
                             inputs, outputs, {});
   for (size_t i = 0; i < 3; ++i) {
-    const std::vector<double> values = Values(want[i]);
-    ExpectNear(got[i], values, std::vector<double>(values.size(), 64 * Step(kFloat32)),
+    const Vector values = Values(want[i]);
+    ExpectNear(got[i], values, Vector(values.size(), 64 * Step(kFloat32)),
                "result " + std::to_string(i));
   }
 }
@@ -186,7 +186,7 @@ TEST(CudaOptimizer, EveryRuleOverManyTensors) {
     OptimizerKind kind;
     int states;
     bool nesterov, first, decoupled;
-    std::vector<double> scalars;
+    Vector scalars;
   };
   const std::vector<Rule> rules = {
       {OptimizerKind::kSgd, 0, false, false, false, {0.1, 0}},

@@ -2,8 +2,6 @@
 
 #include "core/graph/stream_schedule.h"
 
-#include <gtest/gtest.h>
-
 #include <optional>
 
 #include "backend/cuda/test_gpu.h"
@@ -78,10 +76,10 @@ TEST_F(BranchesTest, WhatIsNotWaitedForShows) {
       UnaryInto(UnaryOp::kAddScalar, y, z, 1);
     });
     work->Launch();
-    EXPECT_EQ(Values(z), std::vector<double>(4, waits ? 3 : 1));
+    EXPECT_EQ(Values(z), Vector(4, waits ? 3 : 1));
     SetStreamOrder(StreamOrder::kEarly);
     work->Launch();
-    EXPECT_EQ(Values(z), std::vector<double>(4, 3));
+    EXPECT_EQ(Values(z), Vector(4, 3));
     SetStreamOrder(StreamOrder::kLate);
   }
 }
@@ -98,7 +96,7 @@ TEST_F(BranchesTest, AStepThatQueuesNothingPassesOnWhatItWaitsFor) {
     UnaryInto(UnaryOp::kAddScalar, x, y, 1);
   });
   work->Launch();
-  EXPECT_EQ(Values(y), std::vector<double>(4, 3));
+  EXPECT_EQ(Values(y), Vector(4, 3));
 }
 
 /// Random operations on random tensors, some of which update persistent ones. The output depends on
@@ -129,7 +127,7 @@ class Network {
   }
 
   const std::vector<Tensor>& filters() const { return filters_; }
-  std::vector<std::vector<double>> States() const { return {Values(mean_), Values(variance_)}; }
+  std::vector<Vector> States() const { return {Values(mean_), Values(variance_)}; }
 
  private:
   static constexpr int kSteps = 12;

@@ -3,8 +3,6 @@
 
 #include "core/graph/capture.h"
 
-#include <gtest/gtest.h>
-
 #include <thread>
 
 #include "backend/cuda/runtime/runtime.h"
@@ -33,7 +31,7 @@ class CaptureTest : public ::testing::Test {
   const DevicePtr gpu_ = Gpu();
 };
 
-std::vector<double> Four(double value) { return std::vector<double>(4, value); }
+Vector Four(double value) { return Vector(4, value); }
 
 TEST_F(CaptureTest, RunsAtEachLaunchOnWhatItsMemoryHoldsThen) {
   const Tensor x = Full({4}, 1, gpu_), y = Full({4}, 0, gpu_);
@@ -120,9 +118,7 @@ struct Network {
     return {loss[0]};
   }
 
-  std::vector<std::vector<double>> Parameters() const {
-    return {Values(filters), Values(bias), Values(weight)};
-  }
+  std::vector<Vector> Parameters() const { return {Values(filters), Values(bias), Values(weight)}; }
 
   Tensor filters, bias, weight;
 };
@@ -204,8 +200,8 @@ TEST_F(CaptureTest, FaultsOfCapturedKernelsAreRaised) {
   const Tensor labels = FromValues({3}, {0, 2, 1}, kInt32).ToDevice(gpu_);
   for (int step = 0; step < 6; ++step) replayed.Step(x, labels, 0.1);
   const Tensor wrong = FromValues({3}, {0, 3, 1}, kInt32).ToDevice(gpu_);
-  ExpectError<std::out_of_range>([&] { replayed.Step(x, wrong, 0.1); },
-                                 "[SoftmaxCrossEntropyForward] index 3 at position 1");
+  EXPECT_ERROR(std::out_of_range, "[SoftmaxCrossEntropyForward] index 3 at position 1",
+               replayed.Step(x, wrong, 0.1));
   EXPECT_NO_THROW(gpu_->Sync());  // backward reported the same fault
   EXPECT_NO_THROW(replayed.Step(x, labels, 0.1));
 }
@@ -345,7 +341,7 @@ TEST_F(CaptureTest, AnErrorOfAnOperationIsRaisedAllTheSame) {
   graph->Run(0);
   graph->Finish();
   ASSERT_TRUE(graph->Start({x}));
-  ExpectError<std::runtime_error>([&] { graph->Run(0); }, "no more");  // captured, then by itself
+  EXPECT_ERROR(std::runtime_error, "no more", graph->Run(0));  // captured, then by itself
 }
 
 TEST_F(CaptureTest, ImplementationsAreTimedWithoutTheHost) {

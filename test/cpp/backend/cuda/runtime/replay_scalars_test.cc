@@ -3,8 +3,6 @@
 
 #include "backend/cuda/kernels/scalar_argument.h"
 
-#include <gtest/gtest.h>
-
 #include "backend/cuda/test_gpu.h"
 #include "core/graph/capture.h"
 #include "emulated_gpu/queue.h"
@@ -18,13 +16,7 @@ namespace singa::test {
 namespace {
 
 using Tensors = std::vector<Tensor>;
-using AllValues = std::vector<std::vector<double>>;
-
-AllValues ValuesOf(const Tensors& tensors) {
-  AllValues values;
-  for (const Tensor& t : tensors) values.push_back(Values(t));
-  return values;
-}
+using AllValues = std::vector<Vector>;
 
 class NumbersTest : public ::testing::Test {
  protected:
@@ -49,11 +41,11 @@ struct Updated {
   Tensors params, gradients, first, second;
 };
 /// An update with the numbers of `step`. Without tensors, it only reports them to `numbers`.
-using Update = std::function<void(const Updated&, const std::vector<double>& weight_decay, int step,
+using Update = std::function<void(const Updated&, const Vector& weight_decay, int step,
                                   UpdateScalars* numbers)>;
 
 Update Sgd(double momentum, bool nesterov) {
-  return [=](const Updated& u, const std::vector<double>& decay, int step, UpdateScalars* numbers) {
+  return [=](const Updated& u, const Vector& decay, int step, UpdateScalars* numbers) {
     SgdUpdate(u.params, u.gradients, momentum > 0 ? u.first : Tensors(), decay, 0.1 / step,
               momentum / step, nesterov || momentum == 0 ? 0 : 0.05 * step, nesterov, false,
               numbers);
@@ -61,18 +53,18 @@ Update Sgd(double momentum, bool nesterov) {
 }
 
 Update Adam(bool decoupled) {
-  return [=](const Updated& u, const std::vector<double>& decay, int step, UpdateScalars* numbers) {
+  return [=](const Updated& u, const Vector& decay, int step, UpdateScalars* numbers) {
     AdamUpdate(u.params, u.gradients, u.first, u.second, decay, 0.1 / step, 0.9 - 0.1 / step, 0.99,
                1e-6 * step, step, decoupled, numbers);
   };
 }
 
-void RmsProp(const Updated& u, const std::vector<double>& decay, int step, UpdateScalars* numbers) {
+void RmsProp(const Updated& u, const Vector& decay, int step, UpdateScalars* numbers) {
   RmsPropUpdate(u.params, u.gradients, u.first, decay, 0.1 / step, 0.8 - 0.1 / step, 1e-6 * step,
                 numbers);
 }
 
-void AdaGrad(const Updated& u, const std::vector<double>& decay, int step, UpdateScalars* numbers) {
+void AdaGrad(const Updated& u, const Vector& decay, int step, UpdateScalars* numbers) {
   AdaGradUpdate(u.params, u.gradients, u.first, decay, 0.1 / step, 1e-6 * step, numbers);
 }
 
@@ -98,7 +90,7 @@ TEST_F(NumbersTest, CapturedUpdatesHaveThoseOfEachStep) {
       {"SGD", Sgd(0, false)},        {"momentum", Sgd(0.9, false)}, {"nesterov", Sgd(0.9, true)},
       {"RMSProp", RmsProp},          {"AdaGrad", AdaGrad},          {"Adam", Adam(false)},
       {"decoupled Adam", Adam(true)}};
-  const std::vector<double> weight_decay = {1e-2, 0.3};  // two groups: two nodes
+  const Vector weight_decay = {1e-2, 0.3};  // two groups: two nodes
   for (const auto& [name, update] : updates) {
     for (const DType dtype : {kFloat32, kBFloat16, kFloat64}) {
       SCOPED_TRACE(std::string(name) + " " + DTypeName(dtype));
@@ -224,8 +216,8 @@ TEST_F(NumbersTest, WhoDoesNotAskForThemStaysByItself) {
   const auto graph = GraphOf(step, Full({4}, 0, gpu_));
   for (int i = 1; i < 5; ++i) {
     const Tensors results = Replay(*graph, Full({4}, i, gpu_));
-    EXPECT_EQ(Values(results[0]), std::vector<double>(4, i + 2));
-    EXPECT_EQ(Values(results[1]), std::vector<double>(4, 3 * i + 2));
+    EXPECT_EQ(Values(results[0]), Vector(4, i + 2));
+    EXPECT_EQ(Values(results[1]), Vector(4, 3 * i + 2));
   }
   // The input, two nodes, the node queued by itself, two nodes, the results.
   EXPECT_EQ(queued_, 6u);
@@ -234,8 +226,7 @@ TEST_F(NumbersTest, WhoDoesNotAskForThemStaysByItself) {
 TEST_F(NumbersTest, AreFollowedOnlyWhereSomethingIsCaptured) {
   auto& capturer = dynamic_cast<Capturer&>(*gpu_);
   const Scalars scalars;
-  ExpectError<std::logic_error>([&] { capturer.CaptureLive(scalars, [] {}); },
-                                "nothing is captured on");
+  EXPECT_ERROR(std::logic_error, "nothing is captured on", capturer.CaptureLive(scalars, [] {}));
 }
 
 }  // namespace

@@ -1,8 +1,6 @@
 // Copies from the host overlap with queued work. The emulated GPU runs streams in all permitted
 // orders.
 
-#include <gtest/gtest.h>
-
 #include <thread>
 
 #include "backend/cuda/runtime/staging.h"
@@ -43,9 +41,7 @@ class UploadsTest : public ::testing::Test {
   const DevicePtr gpu_ = Gpu();
 };
 
-std::vector<double> All(const Tensor& t, double value) {
-  return std::vector<double>(static_cast<size_t>(t.size()), value);
-}
+Vector All(const Tensor& t, double value) { return Vector(static_cast<size_t>(t.size()), value); }
 
 /// More than fits in pinned memory, so that the host must wait for part of it.
 constexpr int64_t kMany = 2 * cuda::Staging::kBytes / sizeof(float) + 1;
@@ -93,8 +89,8 @@ TEST_F(UploadsTest, ATensorInUseIsOverwrittenAfterIt) {
     x.SliceAxis(0, 0, 1000, 2).CopyFrom(Full({500}, 8, nullptr, kInt32));
     EXPECT_EQ(Values(before), All(before, 2));
     EXPECT_EQ(Values(after), All(after, 6));
-    EXPECT_EQ(Values(x.SliceAxis(0, 0, 1000, 2)), std::vector<double>(500, 8));
-    EXPECT_EQ(Values(x.SliceAxis(0, 1, 1000, 2)), std::vector<double>(500, 5));
+    EXPECT_EQ(Values(x.SliceAxis(0, 0, 1000, 2)), Vector(500, 8));
+    EXPECT_EQ(Values(x.SliceAxis(0, 1, 1000, 2)), Vector(500, 5));
   });
 }
 
@@ -169,7 +165,7 @@ TEST_F(UploadsTest, EmptyCacheAndSyncWaitForThem) {
   sent = Sent({kMany}, 2);
   sent = {};
   gpu_->EmptyCache();  // its memory is inaccessible from now on
-  EXPECT_EQ(Values(Sent({10}, 3)), std::vector<double>(10, 3));
+  EXPECT_EQ(Values(Sent({10}, 3)), Vector(10, 3));
 }
 
 }  // namespace

@@ -1,48 +1,32 @@
 // OPCHECK on results that are infinite or NaN.
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <limits>
-
 #include "model/dispatch/opcheck/opcheck.h"
+#include "support.h"
 
-namespace singa {
+namespace singa::test {
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInf = std::numeric_limits<float>::infinity();
-
-Tensor Of(const std::vector<float>& values) {
-  Tensor t({static_cast<int64_t>(values.size())}, nullptr, kFloat32);
-  t.CopyFromHost(values.data(), values.size() * sizeof(float));
-  return t;
+Tensor Of(const Vector& values) {
+  return FromValues({static_cast<int64_t>(values.size())}, values);
 }
 
 /// True if OPCHECK raises. An empty `bound` means that the operation is not a sum of products.
-bool Differ(const std::vector<float>& chosen, const std::vector<float>& reference,
-            const std::vector<float>& bound = {}) {
-  const OpcheckOptions before = GetOpcheck();
-  OpcheckOptions options;
-  options.raise = true;
-  options.replay_directory = testing::TempDir();
-  SetOpcheck(options);
+bool Differ(const Vector& chosen, const Vector& reference, const Vector& bound = {}) {
+  const OpcheckScope scope({.ops = {}, .replay_directory = testing::TempDir()});
   opcheck::Call call;
   call.op = "Test";
   call.inputs = call.outputs = {Of(chosen)};
   call.input_places = call.output_places = {opcheck::Placement{}};
   call.aliases = {-1};
-  bool differ = false;
   try {
     const Tensor ours = Of(chosen);
     opcheck::Expected expected{.results = {Of(reference)}, .bound = {}};
     if (!bound.empty()) expected.bound = {Of(bound)};
     opcheck::Report(call, {&ours, 1}, opcheck::FindDifference({&ours, 1}, expected));
   } catch (const OpcheckMismatch&) {
-    differ = true;
+    return true;
   }
-  SetOpcheck(before);
-  return differ;
+  return false;
 }
 
 TEST(OpcheckNonfinite, TheSameIsTheSame) {
@@ -71,4 +55,4 @@ TEST(OpcheckNonfinite, SumsMaySpreadWhatIsNoNumber) {
 }
 
 }  // namespace
-}  // namespace singa
+}  // namespace singa::test

@@ -17,7 +17,6 @@
 #include "model/operation/indexing/spec.h"
 #include "model/operation/softmax/spec.h"
 #include "singa/core/stats.h"
-#include "singa/dispatch/opcheck.h"
 #include "singa/operation/conv.h"
 #include "singa/operation/elementwise.h"
 #include "singa/operation/indexing.h"
@@ -35,7 +34,7 @@ static_assert(!opcheck::ChecksCalls<SpecWithoutCheck>);
 
 class OpcheckTest : public ::testing::Test {
  protected:
-  OpcheckTest() : before_(GetOpcheck()) {
+  OpcheckTest() {
     folder_ =
         std::filesystem::path(::testing::TempDir()) / ("opcheck_test_" + std::to_string(getpid()));
     std::filesystem::create_directories(folder_);
@@ -43,7 +42,6 @@ class OpcheckTest : public ::testing::Test {
   }
   ~OpcheckTest() override {
     SetCurrentLayer("");
-    SetOpcheck(before_);
     ResetOpcheckStats();
     std::filesystem::remove_all(folder_);
   }
@@ -66,7 +64,7 @@ class OpcheckTest : public ::testing::Test {
     return files;
   }
 
-  OpcheckOptions before_;
+  const OpcheckScope scope_;
   std::filesystem::path folder_;
 };
 
@@ -96,7 +94,7 @@ TEST_F(OpcheckTest, NamesOperationLayerImplementationAndWorstElement) {
 
 TEST_F(OpcheckTest, TakesARightKernel) {
   const WrongKernelScope<SoftmaxSpec> right(Wrong::kNever);
-  EXPECT_EQ(Values(Softmax(Input(), 1)), std::vector<double>(4, 0.5));
+  EXPECT_EQ(Values(Softmax(Input(), 1)), Vector(4, 0.5));
   EXPECT_EQ(StatsOf("Softmax").checked, 1u);
   EXPECT_EQ(StatsOf("Softmax").failed, 0u);
   EXPECT_TRUE(Files().empty());
@@ -108,7 +106,7 @@ TEST_F(OpcheckTest, WarnsAndGoesOnWithWhatWasComputed) {
   options.raise = false;
   Configure(options);
   ::testing::internal::CaptureStderr();
-  EXPECT_EQ(Values(Softmax(Input(), 1)), (std::vector<double>{2, 0.5, 0.5, 0.5}));
+  EXPECT_EQ(Values(Softmax(Input(), 1)), (Vector{2, 0.5, 0.5, 0.5}));
   const std::string text = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(text.rfind("singa: [Softmax] wrong ", 0), 0u) << text;
   EXPECT_EQ(StatsOf("Softmax").failed, 1u);
@@ -144,8 +142,8 @@ TEST_F(OpcheckTest, IntegersAreComparedToo) {
     EXPECT_EQ(StatsOf("Add").checked, 1u);
   }
   const WrongKernelScope<BinarySpec> wrong;
-  ExpectError<OpcheckMismatch>([&] { Binary(BinaryOp::kAdd, x, x); },
-                               "output c at (0, 0) of (2, 2): 3, reference 2");
+  EXPECT_ERROR(OpcheckMismatch, "output c at (0, 0) of (2, 2): 3, reference 2",
+               Binary(BinaryOp::kAdd, x, x));
 }
 
 TEST_F(OpcheckTest, NothingToCompareDoesNotCountAsChecked) {
@@ -161,10 +159,10 @@ TEST_F(OpcheckTest, ViewsOfOneBlockAreNotInPlace) {
   const Tensor all = FromValues({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
   const Tensor a = all.SliceAxis(0, 0, 2), out = all.SliceAxis(0, 2, 4);
   BinaryInto(BinaryOp::kAdd, a, a, out);
-  EXPECT_EQ(Values(all), (std::vector<double>{1, 2, 3, 4, 2, 4, 6, 8}));
+  EXPECT_EQ(Values(all), (Vector{1, 2, 3, 4, 2, 4, 6, 8}));
   EXPECT_EQ(StatsOf("Add").checked, 1u);
   BinaryInto(BinaryOp::kAdd, out, a, out);
-  EXPECT_EQ(Values(out), (std::vector<double>{3, 6, 9, 12}));
+  EXPECT_EQ(Values(out), (Vector{3, 6, 9, 12}));
   EXPECT_EQ(StatsOf("Add").failed, 0u);
 }
 
@@ -175,13 +173,10 @@ TEST_F(OpcheckTest, ACallThatIsNotTheSpecsIsRefused) {
   const DevicePtr device = DefaultDevice();
   const PlanPtr plan = FindPlan(*device, spec);
   const Tensor x(Shape{2, 3}), y(Shape{2, 2});
-  ExpectError<std::invalid_argument>([&] { singa::Run(spec, device, plan, {x}, {y}); },
-                                     "[Softmax] y must have 6 elements, got (2, 2) float32");
-  ExpectError<std::invalid_argument>(
-      [&] {
-        singa::Run(spec, device, plan, {x, x}, {x});
-      },
-      "[Softmax] the call has 2 inputs instead of 1");
+  EXPECT_ERROR(std::invalid_argument, "[Softmax] y must have 6 elements, got (2, 2) float32",
+               singa::Run(spec, device, plan, {x}, {y}));
+  EXPECT_ERROR(std::invalid_argument, "[Softmax] the call has 2 inputs instead of 1",
+               singa::Run(spec, device, plan, {x, x}, {x}));
 }
 
 TEST_F(OpcheckTest, TheFileIsNewAndWhole) {
@@ -206,8 +201,8 @@ TEST_F(OpcheckTest, AFolderThatIsNotThere) {
   options.every = 1;
   options.replay_directory = (folder_ / "none").string();
   SetOpcheck(options);
-  ExpectError<OpcheckMismatch>([&] { Softmax(Input(), 1); },
-                               "could not be written: No such file or directory");
+  EXPECT_ERROR(OpcheckMismatch, "could not be written: No such file or directory",
+               Softmax(Input(), 1));
 }
 
 // ---- texts

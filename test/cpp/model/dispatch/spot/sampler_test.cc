@@ -3,8 +3,6 @@
 #include "model/dispatch/spot/sampler.h"
 
 #include <cstring>
-#include <limits>
-#include <numeric>
 
 #include "core/layout/blocked_layout.h"
 #include "support.h"
@@ -12,16 +10,9 @@
 namespace singa::spot {
 namespace {
 
-/// The row-major tensor 0, 1, 2 ... of this shape.
-Tensor Counting(const Shape& shape) {
-  Tensor t(shape, nullptr, kFloat32);
-  std::vector<float> values(static_cast<size_t>(shape.Count()));
-  std::iota(values.begin(), values.end(), 0.f);
-  t.CopyFromHost(values.data(), values.size() * sizeof(float));
-  return t;
-}
+using namespace test;
 
-/// Checks the position of every element of Counting(shape), which lies as in `t`.
+/// Checks the position of every element of Iota(shape), which lies as in `t`.
 void ExpectPositions(const Tensor& t, const Shape& shape) {
   const Operand operand(t);
   const auto* data = static_cast<const float*>(operand.tensor().raw_data());
@@ -47,7 +38,7 @@ TEST(Sampler, PositionsInBlockedLayoutsAreThoseOfPack) {
   for (const Named& named : layouts) {
     const LayoutPtr layout = BlockedLayoutNamed(named.name, named.shape, kFloat32);
     ASSERT_NE(layout, nullptr) << named.name;
-    const Tensor plain = Counting(named.shape);
+    const Tensor plain = Iota(named.shape);
     const Tensor t(plain.device(), layout);
     layout->Pack(plain.raw_data(), t.raw_data());
     ExpectPositions(t, named.shape);
@@ -55,7 +46,7 @@ TEST(Sampler, PositionsInBlockedLayoutsAreThoseOfPack) {
 }
 
 TEST(Sampler, PositionsInViewsFollowStrides) {
-  const Tensor t = Counting({4, 6});
+  const Tensor t = Iota({4, 6});
   const Operand operand(t.Transpose().SliceAxis(0, 1, 6, 2));  // (3, 4)
   const auto* data = static_cast<const float*>(operand.tensor().raw_data());
   EXPECT_EQ(data[operand.At({2, 3})], 3 * 6 + 5);
@@ -87,7 +78,7 @@ Tensor RowSums(const Tensor& x) {
 }
 
 TEST(Sampler, FindsEachWrongElementOfASmallResult) {
-  const Tensor x = Counting({30, 3}), right = RowSums(x);
+  const Tensor x = Iota({30, 3}), right = RowSums(x);
   EXPECT_EQ(SumsOfRows(x, right).counted, 30);
   EXPECT_LE(SumsOfRows(x, right).ratio, 1);
   for (const int64_t at : {0, 29}) {
@@ -102,7 +93,7 @@ TEST(Sampler, FindsEachWrongElementOfASmallResult) {
 }
 
 TEST(Sampler, TakesFourElementsWhereSumsAreLong) {
-  const Tensor x = Counting({100, 50});
+  const Tensor x = Iota({100, 50});
   EXPECT_EQ(SumsOfRows(x, RowSums(x), 10).counted, 4);
   EXPECT_EQ(SumsOfRows(x, RowSums(x), 500).counted, 10);
 }
@@ -137,7 +128,7 @@ TEST(Sampler, ProductsThatUnderflowDoNotCount) {
 
 TEST(Sampler, WhatIsNotFiniteIsNotCompared) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  Tensor x = Counting({8, 3});
+  Tensor x = Iota({8, 3});
   static_cast<float*>(x.raw_data())[0] = kInfinity;
   Tensor y = RowSums(x);
   EXPECT_EQ(SumsOfRows(x, y).counted, 7);
@@ -146,7 +137,7 @@ TEST(Sampler, WhatIsNotFiniteIsNotCompared) {
   EXPECT_EQ(SumsOfRows(x, y).counted, 6);
   EXPECT_LE(SumsOfRows(x, y).ratio, 1);
   // Without an infinite operand NaN is wrong.
-  x = Counting({8, 3});
+  x = Iota({8, 3});
   EXPECT_EQ(SumsOfRows(x, y).ratio, kInfinity);
 }
 

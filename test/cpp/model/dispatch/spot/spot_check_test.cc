@@ -4,18 +4,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <functional>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "model/dispatch/dispatch.h"
 #include "model/dispatch/measure.h"
 #include "model/operation/layout/reorder_spec.h"
 #include "model/operation/softmax/spec.h"
 #include "singa/core/stats.h"
-#include "singa/dispatch/opcheck.h"
-#include "singa/dispatch/plan_cache.h"
 #include "singa/dispatch/spot_check.h"
 #include "singa/operation/batchnorm.h"
 #include "singa/operation/layout.h"
@@ -82,13 +77,11 @@ TEST(SpotChecks, OpcheckIsSeenInNoStatistics) {
   SetSpotChecks(false);
   const std::vector<std::string> without = Seen(RunFourTimes);
   SetSpotChecks(true);
-  const OpcheckOptions before = GetOpcheck();
   ResetOpcheckStats();
-  OpcheckOptions options = before;
+  OpcheckOptions options = GetOpcheck();
   options.every = 1;
-  SetOpcheck(options);
+  const OpcheckScope opcheck(options);
   EXPECT_EQ(Seen(RunFourTimes), without);
-  SetOpcheck(before);
   const std::vector<OpcheckOpStats> stats = GetOpcheckStats();
   EXPECT_TRUE(std::any_of(stats.begin(), stats.end(),
                           [](const OpcheckOpStats& op) { return op.checked == 4; }));
@@ -120,13 +113,12 @@ TEST(SpotChecks, ReordersThatAreMeasuredAreNotChecked) {
 
 TEST(SpotChecks, WhatReplacesAWrongResultIsSeenInNoStatistics) {
   const WrongKernelScope<SoftmaxSpec> wrong(Wrong::kLastCorner);
-  const OpcheckOptions before = GetOpcheck();
   const std::filesystem::path folder =
       std::filesystem::path(::testing::TempDir()) / ("spot_check_test_" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
-  OpcheckOptions options = before;
+  OpcheckOptions options = GetOpcheck();
   options.replay_directory = folder;
-  SetOpcheck(options);
+  const OpcheckScope opcheck(options);
   Random random(2);
   const Tensor x = RandomTensor(random, {3, 7});
   const auto call = [&] { Softmax(x, 1); };
@@ -138,7 +130,6 @@ TEST(SpotChecks, WhatReplacesAWrongResultIsSeenInNoStatistics) {
   EXPECT_NE(testing::internal::GetCapturedStderr().find("[Softmax] wrong "), std::string::npos);
   ASSERT_EQ(GetRefusedPlans().size(), 1u);
   ForgetRefusedPlans();
-  SetOpcheck(before);
   std::filesystem::remove_all(folder);
 }
 

@@ -3,9 +3,6 @@
 // Calls of attention, and their results by `reference`.
 
 #include <algorithm>
-#include <cmath>
-#include <string>
-#include <vector>
 
 #include "singa/operation/attention.h"
 #include "support.h"
@@ -60,7 +57,7 @@ struct AttentionCase {
       const DType types[] = {kFloat32, dtype, kFloat64};
       c.mask = AnyTensor(random, shape, types[random.Int(0, 2)], -2, 2);
       if (random.Coin()) {
-        std::vector<double> used = Values(c.mask);
+        Vector used = Values(c.mask);
         for (double& value : used) value = value > -1.2;
         c.mask = FromValues(shape, used).AsType(kBool);
       }
@@ -122,9 +119,9 @@ class ReferenceAttention {
   }
   void ExpectClose(const Tensor& got, const Tensor& want, const char* what) const {
     ASSERT_EQ(got.shape(), want.shape()) << what;
-    const std::vector<double> values = Values(want);
+    const Vector values = Values(want);
     const double scale = std::max(1.0, Largest(want));  // sums of large terms may be small
-    ExpectNear(got, values, std::vector<double>(values.size(), bound_ * scale), what);
+    ExpectNear(got, values, Vector(values.size(), bound_ * scale), what);
   }
 
   DType type_;

@@ -4,15 +4,10 @@
 
 #include "model/operation/attention/attention_case.h"
 #include "singa/core/device.h"
-#include "singa/core/threads.h"
 #include "support.h"
 
 namespace singa::test {
 namespace {
-
-using Vector = std::vector<double>;
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 std::vector<Tensor> Forward(const AttentionCase& c) {
   return AttentionForward(c.q, c.k, c.v, c.mask, c.scale, c.causal, c.first_query);
@@ -62,7 +57,7 @@ TEST(Attention, NotANumberStaysInItsRow) {
   for (const int64_t keys : {80, 20}) {
     AttentionCase c = AttentionCase::Of(random, kFloat32, {1, 1, 1}, {keys - 10, keys}, {8, 4});
     Vector q = Values(c.q);
-    q[3 * 8 + 2] = std::numeric_limits<double>::quiet_NaN();
+    q[3 * 8 + 2] = kNan;
     c.q = FromValues(c.q.shape(), q);
     for (const Preference preference : kImplementations) {
       PreferenceScope scope(preference);
@@ -74,7 +69,6 @@ TEST(Attention, NotANumberStaysInItsRow) {
 
 TEST(Attention, ResultsDoNotDependOnTheNumberOfThreads) {
   Random random(98);
-  const int before = NumThreads();
   struct Problem {
     AttentionCase::Heads heads;
     AttentionCase::Lengths lengths;
@@ -88,21 +82,14 @@ TEST(Attention, ResultsDoNotDependOnTheNumberOfThreads) {
                                              {{1, 12, 12}, {49, 49}, {12, 49, 49}}}) {
     AttentionCase c = AttentionCase::Of(random, kFloat32, heads, lengths, {32, 32});
     c.mask = RandomTensor(random, mask);
-    std::vector<Vector> first;
-    for (const int threads : {1, 2, 3, 8}) {
-      SetNumThreads(threads);
+    SameOnThreads({2, 3, 8}, [&] {
       std::vector<Tensor> all = Forward(c);
       for (const Tensor& t : AttentionBackward(c.dy, c.q, c.k, c.v, c.mask, all[0], all[1], {},
                                                c.scale, true, 0, 0, true, true, true, true))
         all.push_back(t);
-      std::vector<Vector> values;
-      for (const Tensor& t : all)
-        if (!t.empty()) values.push_back(Values(t));
-      if (first.empty()) first = values;
-      EXPECT_EQ(values, first) << threads << " threads";
-    }
+      return ValuesOf(all);
+    });
   }
-  SetNumThreads(before);
 }
 
 void CheckOnlyWhatIsNeeded(int64_t keys) {

@@ -1,9 +1,7 @@
 // The activations behind batch norm, against their definitions in float64.
 
 #include <algorithm>
-#include <cmath>
 #include <stdexcept>
-#include <vector>
 
 #include "model/operation/activation.h"
 #include "model/operation/batchnorm/batchnorm_naive.h"
@@ -35,12 +33,10 @@ TEST(BatchNorm, RefusesActivations) {
                                      "only a clip has limits, got 0 and 1");
   ExpectError<std::invalid_argument>(forward(static_cast<ActivationKind>(9)),
                                      "activation must be in [0, 5), got 9");
-  ExpectError<std::invalid_argument>(
-      [&] {
-        BatchNormBackward(handle, x, x, one, one, one, true, true, ActivationKind::kSilu, one, x,
-                          true);
-      },
-      "[BatchNormBackward] the activation behind an addition must be ReLU or none");
+  EXPECT_ERROR(std::invalid_argument,
+               "[BatchNormBackward] the activation behind an addition must be ReLU or none",
+               BatchNormBackward(handle, x, x, one, one, one, true, true, ActivationKind::kSilu,
+                                 one, x, true));
 }
 
 }  // namespace

@@ -10,8 +10,6 @@
 
 namespace singa::test {
 
-using Vector = std::vector<double>;
-
 inline DType Statistics(DType x) { return x == kFloat64 ? kFloat64 : kFloat32; }
 
 /// (N, C, ...) as channels of values.

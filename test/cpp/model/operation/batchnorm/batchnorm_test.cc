@@ -2,7 +2,6 @@
 
 #include "model/operation/batchnorm/batchnorm_naive.h"
 #include "singa/core/device.h"
-#include "singa/core/threads.h"
 #include "singa/operation/elementwise.h"
 #include "support.h"
 
@@ -183,16 +182,9 @@ TEST(BatchNorm, DoesNotDependOnTheNumberOfThreads) {
   Random random(47);
   const Tensor x = RandomTensor(random, {8, 16, 32, 32});
   const BatchNormHandle handle(0.1, x);
-  const int before = NumThreads();
-  PreferenceScope scope(Preference::kReference);
-  std::vector<Vector> results;
-  for (int threads : {1, 2, 3}) {
-    SetNumThreads(threads);
-    results.push_back(Values(BatchNormForwardTraining(handle, x, {}, {}, {}, {})[0]));
-  }
-  SetNumThreads(before);
-  EXPECT_EQ(results[0], results[1]);
-  EXPECT_EQ(results[0], results[2]);
+  const PreferenceScope scope(Preference::kReference);
+  SameOnThreads({2, 3},
+                [&] { return Values(BatchNormForwardTraining(handle, x, {}, {}, {}, {})[0]); });
 }
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "singa/core/device.h"
 #include "singa/operation/batchnorm.h"
 #include "singa/operation/conv.h"
@@ -27,11 +25,11 @@ TEST(FoldBatchNormTest, IsTheFormula) {
     const std::vector<Tensor> folded = FoldBatchNorm(w, b, scale, bias, mean, var, epsilon);
 
     const auto values = [&](const Tensor& t, double otherwise) {
-      return t.empty() ? std::vector<double>(static_cast<size_t>(out), otherwise) : Values(t);
+      return t.empty() ? Vector(static_cast<size_t>(out), otherwise) : Values(t);
     };
-    const std::vector<double> ws = Values(w), bs = values(b, 0), scales = values(scale, 1),
-                              biases = values(bias, 0), means = Values(mean), vars = Values(var);
-    std::vector<double> filter, filter_error, shift, shift_error;
+    const Vector ws = Values(w), bs = values(b, 0), scales = values(scale, 1),
+                 biases = values(bias, 0), means = Values(mean), vars = Values(var);
+    Vector filter, filter_error, shift, shift_error;
     const size_t length = ws.size() / static_cast<size_t>(out);
     for (size_t c = 0; c < static_cast<size_t>(out); ++c) {
       const double factor = scales[c] / std::sqrt(vars[c] + epsilon);
@@ -71,31 +69,29 @@ TEST(FoldBatchNormTest, ConvolutionDoesBoth) {
     const std::vector<Tensor> folded = FoldBatchNorm(w, Tensor(), scale, bias, mean, var);
     const Tensor together = ConvForward(x, folded[0], folded[1], biased, add, true);
     // Sums of 144 products below 1, times a factor below √10.
-    const std::vector<double> want = Values(apart);
-    ExpectNear(together, want,
-               std::vector<double>(want.size(), 16 * Epsilon(kFloat32) * 12 * std::sqrt(10)), "y");
+    const Vector want = Values(apart);
+    ExpectNear(together, want, Vector(want.size(), 16 * Epsilon(kFloat32) * 12 * std::sqrt(10)),
+               "y");
   }
 }
 
 TEST(FoldBatchNormTest, WrongCalls) {
   const Tensor w({4, 3, 2, 2}), c({4});
   using E = std::invalid_argument;
-  ExpectError<E>([&] { FoldBatchNorm(Tensor(), c, c, c, c, c); }, "[FoldBatchNorm] W is an empty");
-  ExpectError<E>([&] { FoldBatchNorm(c, c, c, c, c, c); }, "W must have shape (out, ...)");
-  ExpectError<E>([&] { FoldBatchNorm(w, Tensor({3}), c, c, c, c); },
-                 "b must have shape (4,), got (3,)");
-  ExpectError<E>([&] { FoldBatchNorm(w, c, Tensor({4, 1}), c, c, c); }, "scale must have shape");
-  ExpectError<E>([&] { FoldBatchNorm(w, c, c, Tensor({5}), c, c); }, "bias must have shape");
-  ExpectError<E>([&] { FoldBatchNorm(w, c, c, c, Tensor(), c); }, "running_mean is an empty");
-  ExpectError<E>([&] { FoldBatchNorm(w, c, c, c, c, Tensor({1})); }, "running_var must have");
-  ExpectError<E>([&] { FoldBatchNorm(w, c, c, c, c, c, -1); }, "epsilon must be finite");
-  ExpectError<TypeError>([&] { FoldBatchNorm(w.AsType(kInt32), c, c, c, c, c); }, "of a float");
-  ExpectError<TypeError>([&] { FoldBatchNorm(w, c.AsType(kFloat64), c, c, c, c); },
-                         "b must be float32");
-  ExpectError<TypeError>([&] { FoldBatchNorm(w, c, c, c, c, c.AsType(kFloat64)); },
-                         "running_var must be float32");
+  EXPECT_ERROR(E, "[FoldBatchNorm] W is an empty", FoldBatchNorm(Tensor(), c, c, c, c, c));
+  EXPECT_ERROR(E, "W must have shape (out, ...)", FoldBatchNorm(c, c, c, c, c, c));
+  EXPECT_ERROR(E, "b must have shape (4,), got (3,)", FoldBatchNorm(w, Tensor({3}), c, c, c, c));
+  EXPECT_ERROR(E, "scale must have shape", FoldBatchNorm(w, c, Tensor({4, 1}), c, c, c));
+  EXPECT_ERROR(E, "bias must have shape", FoldBatchNorm(w, c, c, Tensor({5}), c, c));
+  EXPECT_ERROR(E, "running_mean is an empty", FoldBatchNorm(w, c, c, c, Tensor(), c));
+  EXPECT_ERROR(E, "running_var must have", FoldBatchNorm(w, c, c, c, c, Tensor({1})));
+  EXPECT_ERROR(E, "epsilon must be finite", FoldBatchNorm(w, c, c, c, c, c, -1));
+  EXPECT_ERROR(TypeError, "of a float", FoldBatchNorm(w.AsType(kInt32), c, c, c, c, c));
+  EXPECT_ERROR(TypeError, "b must be float32", FoldBatchNorm(w, c.AsType(kFloat64), c, c, c, c));
+  EXPECT_ERROR(TypeError, "running_var must be float32",
+               FoldBatchNorm(w, c, c, c, c, c.AsType(kFloat64)));
   const DevicePtr other = CreateCpuDevice();
-  ExpectError<E>([&] { FoldBatchNorm(w, c, c, c, c.ToDevice(other), c); }, "running_mean is on ");
+  EXPECT_ERROR(E, "running_mean is on ", FoldBatchNorm(w, c, c, c, c.ToDevice(other), c));
 }
 
 }  // namespace

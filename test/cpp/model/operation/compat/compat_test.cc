@@ -16,31 +16,31 @@ struct Example {
 TEST(Compat, ConvolutionInBothForms) {
   const Example e;
   const std::vector<Tensor> expected = ConvBackward(e.dy, e.x, e.w, e.handle, true, true, true);
-  const std::vector<double> y = Values(ConvForward(e.x, e.w, e.b, e.handle));
+  const Vector y = Values(ConvForward(e.x, e.w, e.b, e.handle));
   EXPECT_EQ(Values(CpuConvForward(e.x, e.w, e.b, e.handle)), y);
   EXPECT_EQ(Values(CpuConvForward(e.x, e.w, e.b, e.recorder)), y);
   EXPECT_NE(Values(CpuConvForward(e.x, e.w, Tensor(), e.recorder)), y);
   EXPECT_EQ(Values(CpuConvBackwardx(e.dy, e.w, e.x, e.handle)), Values(expected[0]));
   EXPECT_EQ(Values(CpuConvBackwardx(e.dy, e.w, e.x, e.recorder)), Values(expected[0]));
-  const std::vector<double> dw = Values(ConvBackwardW(e.dy, e.x, e.handle));
+  const Vector dw = Values(ConvBackwardW(e.dy, e.x, e.handle));
   EXPECT_EQ(Values(CpuConvBackwardW(e.dy, e.x, e.w, e.handle)), dw);
   EXPECT_EQ(Values(CpuConvBackwardW(e.dy, e.x, e.w, e.recorder)), dw);
-  const std::vector<double> db = Values(ConvBackwardB(e.dy, e.handle));
+  const Vector db = Values(ConvBackwardB(e.dy, e.handle));
   EXPECT_EQ(Values(CpuConvBackwardb(e.dy, e.b, e.handle)), db);
   EXPECT_EQ(Values(CpuConvBackwardb(e.dy, Tensor(), e.recorder)), db);
-  ExpectError<std::invalid_argument>([&] { CpuConvBackwardW(e.dy, e.x, e.b, e.handle); },
-                                     "[CpuConvBackwardW] W must have shape (4, 3, 3, 3)");
-  ExpectError<std::invalid_argument>([&] { CpuConvBackwardb(e.dy, e.w, e.handle); },
-                                     "[CpuConvBackwardb] b must have shape (4,)");
+  EXPECT_ERROR(std::invalid_argument, "[CpuConvBackwardW] W must have shape (4, 3, 3, 3)",
+               CpuConvBackwardW(e.dy, e.x, e.b, e.handle));
+  EXPECT_ERROR(std::invalid_argument, "[CpuConvBackwardb] b must have shape (4,)",
+               CpuConvBackwardb(e.dy, e.w, e.handle));
 }
 
 TEST(Compat, Pooling) {
   const Tensor x = FromValues({1, 1, 2, 4}, {1, 5, 2, 0, 3, 4, 7, 6});
   const PoolingHandle handle(x, {2, 2}, {2, 2}, {0, 0});
   const Tensor y = CpuPoolingForward(handle, x);
-  EXPECT_EQ(Values(y), (std::vector<double>{5, 7}));
+  EXPECT_EQ(Values(y), (Vector{5, 7}));
   EXPECT_EQ(Values(CpuPoolingBackward(handle, FromValues({1, 1, 1, 2}, {10, 20}), x, y)),
-            (std::vector<double>{0, 10, 0, 0, 0, 0, 20, 0}));
+            (Vector{0, 10, 0, 0, 0, 0, 20, 0}));
 }
 
 TEST(Compat, BatchNormOrders) {
@@ -67,20 +67,14 @@ TEST(Compat, BatchNormOrders) {
 
 TEST(Compat, GpuNamesSayHowToGetThere) {
   const Example e;
-  ExpectError<Unavailable>([&] { InitCudnnConvHandles(e.x, e.recorder); },
-                           "[InitCudnnConvHandles] input is on cpu");
-  ExpectError<Unavailable>(
-      [&] {
-        CudnnConvHandle(e.x, {3, 3}, {1, 1}, {1, 1}, 3, 4);
-      },
-      "device.create_cuda_gpu()");
-  ExpectError<Unavailable>(
-      [&] {
-        CudnnPoolingHandle(e.x, {2, 2}, {2, 2}, {0, 0});
-      },
-      "[CudnnPoolingHandle] input is on cpu");
-  ExpectError<Unavailable>([&] { CudnnBatchNormHandle(0.9, e.x); },
-                           "[CudnnBatchNormHandle] input is on cpu");
+  EXPECT_ERROR(Unavailable, "[InitCudnnConvHandles] input is on cpu",
+               InitCudnnConvHandles(e.x, e.recorder));
+  EXPECT_ERROR(Unavailable, "device.create_cuda_gpu()",
+               CudnnConvHandle(e.x, {3, 3}, {1, 1}, {1, 1}, 3, 4));
+  EXPECT_ERROR(Unavailable, "[CudnnPoolingHandle] input is on cpu",
+               CudnnPoolingHandle(e.x, {2, 2}, {2, 2}, {0, 0}));
+  EXPECT_ERROR(Unavailable, "[CudnnBatchNormHandle] input is on cpu",
+               CudnnBatchNormHandle(0.9, e.x));
 }
 
 }  // namespace

@@ -3,8 +3,6 @@
 // Convolution by its definition, in float64, as the list of its products.
 
 #include <algorithm>
-#include <cmath>
-#include <vector>
 
 #include "singa/operation/recorder.h"
 #include "support.h"
@@ -48,7 +46,7 @@ inline std::vector<int64_t> Numbers(Random& random, int axes, int64_t low, int64
 
 /// Sums of products, with the sum of magnitudes and the number of terms for the tolerance.
 struct Sums {
-  std::vector<double> value, magnitude, length;
+  Vector value, magnitude, length;
   explicit Sums(int64_t size) : value(size), magnitude(size), length(size) {}
   void Add(int64_t at, double term) {
     value[at] += term;
@@ -61,7 +59,7 @@ struct Sums {
 inline void ExpectSums(const Tensor& result, const Shape& shape, const Sums& sums,
                        const std::string& what) {
   ASSERT_EQ(result.shape(), shape) << what;
-  const std::vector<double> values = Values(result);
+  const Vector values = Values(result);
   const double eps = Epsilon(result.data_type());
   for (size_t i = 0; i < values.size(); ++i) {
     const double tolerance =

@@ -4,8 +4,6 @@
 #include "model/dispatch/dispatch.h"
 #include "model/operation/conv/spec.h"
 #include "singa/core/device.h"
-#include "singa/core/threads.h"
-#include "singa/dispatch/plan_cache.h"
 #include "support.h"
 
 namespace singa::test {
@@ -30,13 +28,13 @@ struct Expected {
         dx(g.input_shape().Count()),
         dw(g.weight_shape().Count()),
         db(g.out_channels) {
-    const std::vector<double> xs = Values(x), ws = Values(w), dys = Values(dy);
+    const Vector xs = Values(x), ws = Values(w), dys = Values(dy);
     ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) {
       y.Add(yi, xs[xi] * ws[wi]);
       dx.Add(xi, dys[yi] * ws[wi]);
       dw.Add(wi, dys[yi] * xs[xi]);
     });
-    const std::vector<double> bs = b.empty() ? std::vector<double>() : Values(b);
+    const Vector bs = b.empty() ? Vector() : Values(b);
     for (int64_t i = 0; i < g.output_shape().Count(); ++i) {
       const int64_t channel = i / g.col_width % g.out_channels;
       if (!bs.empty()) y.Add(i, bs[channel]);
@@ -48,7 +46,7 @@ struct Expected {
 /// y + add, then ReLU if asked for, which does not increase errors.
 Sums Followed(const Sums& y, const Tensor& add, bool relu) {
   Sums result = y;
-  const std::vector<double> adds = add.empty() ? std::vector<double>() : Values(add);
+  const Vector adds = add.empty() ? Vector() : Values(add);
   for (size_t i = 0; i < adds.size(); ++i) result.Add(i, adds[i]);
   for (size_t i = 0; relu && i < result.value.size(); ++i)
     result.value[i] = std::max(result.value[i], 0.0);
@@ -95,7 +93,7 @@ TEST_P(ConvTest, AddAndReluKeepLayouts) {
     const ConvHandle handle(g);
     const Tensor w = RandomTensor(random, g.weight_shape()), b = RandomTensor(random, {channels});
     const Tensor x = ConvForward(RandomTensor(random, g.input_shape()), w, b, handle, {}, true);
-    const std::vector<double> before = Values(x);
+    const Vector before = Values(x);
     EXPECT_GE(*std::min_element(before.begin(), before.end()), 0);
     Expected expected(g, x, w, b, x);
     const Tensor y = ConvForward(x, w, b, handle, x, true);
@@ -139,15 +137,15 @@ TEST_P(ConvTest, ReluOfMoreThanCachesHold) {
   const Recorder g = Conv({12, 8, 56, 50}, {1, 1}, {1, 1}, {0, 0}, 70, true);
   const ConvHandle handle(g);
   for (const DType dtype : {kFloat32, kBFloat16}) {
-    std::vector<double> values = Values(RandomTensor(random, g.input_shape(), dtype));
-    values[7 * values.size() / 12] = std::numeric_limits<double>::quiet_NaN();  // in one pixel
+    Vector values = Values(RandomTensor(random, g.input_shape(), dtype));
+    values[7 * values.size() / 12] = kNan;  // in one pixel
     const Tensor x = FromValues(g.input_shape(), values, dtype);
     const Tensor w = RandomTensor(random, g.weight_shape(), dtype);
     const Tensor b = RandomTensor(random, {70}, dtype);
     const Tensor z = RandomTensor(random, g.output_shape(), dtype);
     for (const Tensor& add : {Tensor(), z}) {
-      const std::vector<double> got = Values(ConvForward(x, w, b, handle, add, true));
-      const std::vector<double> sums = Values(ConvForward(x, w, b, handle, add));
+      const Vector got = Values(ConvForward(x, w, b, handle, add, true));
+      const Vector sums = Values(ConvForward(x, w, b, handle, add));
       int64_t nans = 0;
       for (size_t i = 0; i < sums.size(); ++i) {
         nans += std::isnan(got[i]);
@@ -168,10 +166,10 @@ TEST_P(ConvTest, EmptyBatch) {
   EXPECT_EQ(ConvForward(x, w, b, handle, dy, true).shape(), Shape({0, 5, 6, 6}));
   const std::vector<Tensor> gradients = ConvBackward(dy, x, w, handle, true, true, true);
   EXPECT_EQ(gradients[0].shape(), Shape({0, 3, 8, 8}));
-  EXPECT_EQ(Values(gradients[1]), std::vector<double>(5 * 27, 0.0));
-  EXPECT_EQ(Values(gradients[2]), std::vector<double>(5, 0.0));
+  EXPECT_EQ(Values(gradients[1]), Vector(5 * 27, 0.0));
+  EXPECT_EQ(Values(gradients[2]), Vector(5, 0.0));
   EXPECT_EQ(ConvBackwardX(dy, w, handle).shape(), Shape({0, 3, 8, 8}));
-  EXPECT_EQ(Values(ConvBackwardB(dy, handle)), std::vector<double>(5, 0.0));
+  EXPECT_EQ(Values(ConvBackwardB(dy, handle)), Vector(5, 0.0));
 }
 
 TEST(ConvReferenceTest, SameBitsForAnyNumberOfThreads) {
@@ -181,17 +179,10 @@ TEST(ConvReferenceTest, SameBitsForAnyNumberOfThreads) {
   const Tensor x = RandomTensor(random, g.input_shape()),
                w = RandomTensor(random, g.weight_shape());
   const Tensor b = RandomTensor(random, {48}), dy = RandomTensor(random, g.output_shape());
-  const int before = NumThreads();
-  std::vector<std::vector<double>> first;
-  for (int threads : {1, 2, 3, 7}) {
-    SetNumThreads(threads);
-    std::vector<std::vector<double>> results{Values(ConvForward(x, w, b, handle))};
-    for (const Tensor& t : ConvBackward(dy, x, w, handle, true, true, true))
-      results.push_back(Values(t));
-    if (first.empty()) first = results;
-    EXPECT_EQ(results, first) << threads << " threads";
-  }
-  SetNumThreads(before);
+  SameOnThreads({2, 3, 7}, [&] {
+    return std::pair(Values(ConvForward(x, w, b, handle)),
+                     ValuesOf(ConvBackward(dy, x, w, handle, true, true, true)));
+  });
 }
 
 TEST_P(ConvTest, PreferenceOfTheHandle) {
@@ -200,11 +191,8 @@ TEST_P(ConvTest, PreferenceOfTheHandle) {
       ConvHandle(x, {3, 3}, {1, 1}, {0, 0}, 2, 4, true, 1, {1, 1}, 1 << 20, "reference").preference,
       Preference::kReference);
   EXPECT_EQ(ConvHandle(x, {3, 3}, {1, 1}, {0, 0}, 2, 4).preference, GetParam());
-  ExpectError<std::invalid_argument>(
-      [&] {
-        ConvHandle(x, {3, 3}, {1, 1}, {0, 0}, 2, 4, true, 1, {1, 1}, 1 << 20, "best");
-      },
-      "'best'");
+  EXPECT_ERROR(std::invalid_argument, "'best'",
+               ConvHandle(x, {3, 3}, {1, 1}, {0, 0}, 2, 4, true, 1, {1, 1}, 1 << 20, "best"));
 }
 
 }  // namespace

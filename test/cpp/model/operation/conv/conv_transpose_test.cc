@@ -2,7 +2,6 @@
 
 #include "conv_naive.h"
 #include "singa/core/device.h"
-#include "singa/dispatch/plan_cache.h"
 #include "singa/operation/conv.h"
 #include "support.h"
 
@@ -19,7 +18,7 @@ TEST_P(ConvTransposeTest, ByHand) {
   const Tensor x = FromValues({1, 1, 1, 2}, {1, 10}), w = FromValues({1, 1, 1, 3}, {1, 2, 3});
   const ConvTransposeHandle handle(x, {1, 3}, {1, 2}, {0, 0}, {0, 1}, 1, 1);
   EXPECT_EQ(Values(ConvTransposeForward(x, w, FromValues({1}, {100}), handle)),
-            (std::vector<double>{101, 102, 113, 120, 130, 100}));
+            (Vector{101, 102, 113, 120, 130, 100}));
 }
 
 TEST_P(ConvTransposeTest, OutputPaddingBelowTheDilation) {
@@ -28,12 +27,12 @@ TEST_P(ConvTransposeTest, OutputPaddingBelowTheDilation) {
   const Tensor b = FromValues({1}, {100});
   const ConvTransposeHandle handle(x, {2}, {1}, {1}, {2}, 1, 1, true, 1, {3});
   const Tensor y = ConvTransposeForward(x, w, b, handle);
-  EXPECT_EQ(Values(y), (std::vector<double>{110, 100, 102, 120, 100}));
+  EXPECT_EQ(Values(y), (Vector{110, 100, 102, 120, 100}));
   const Tensor dy = FromValues({1, 1, 5}, {1, 2, 3, 4, 5});
   const std::vector<Tensor> gradients = ConvTransposeBackward(dy, x, w, handle, true, true, true);
-  EXPECT_EQ(Values(gradients[0]), (std::vector<double>{6, 9}));
-  EXPECT_EQ(Values(gradients[1]), (std::vector<double>{10, 43}));
-  EXPECT_EQ(Values(gradients[2]), (std::vector<double>{15}));
+  EXPECT_EQ(Values(gradients[0]), (Vector{6, 9}));
+  EXPECT_EQ(Values(gradients[1]), (Vector{10, 43}));
+  EXPECT_EQ(Values(gradients[2]), (Vector{15}));
 }
 
 TEST_P(ConvTransposeTest, OneHandleServesEveryInputSizeAndNone) {
@@ -48,8 +47,8 @@ TEST_P(ConvTransposeTest, OneHandleServesEveryInputSizeAndNone) {
   const std::vector<Tensor> gradients =
       ConvTransposeBackward(dy, none, w, handle, true, true, true);
   EXPECT_EQ(gradients[0].shape(), none.shape());
-  EXPECT_EQ(Values(gradients[1]), std::vector<double>(5 * 7 * 9, 0.0));
-  EXPECT_EQ(Values(gradients[2]), std::vector<double>(7, 0.0));
+  EXPECT_EQ(Values(gradients[1]), Vector(5 * 7 * 9, 0.0));
+  EXPECT_EQ(Values(gradients[2]), Vector(7, 0.0));
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 #include "singa/operation/recorder.h"
 
-#include <cmath>
-
 #include "support.h"
 
 namespace singa::test {
@@ -144,28 +142,21 @@ TEST(Recorder, SignalsAndVolumes) {
 
   using E = std::invalid_argument;
   const Shape image = {1, 2, 8}, box = {1, 2, 8, 8, 8};
-  ExpectError<E>([&] { Conv(box, {3}, {1}, {0}, 1, {}); }, "input must be (N, C, L)");
-  ExpectError<E>([&] { Conv(image, {3, 3, 3}, {1}, {0}, 1, {}); }, "input must be (N, C, D, H, W)");
-  ExpectError<E>([&] { Conv(image, {3}, {1, 1}, {0}, 1, {}); }, "stride must be (w); got (1, 1)");
-  ExpectError<E>(
-      [&] {
-        Conv(box, {3, 3, 3}, {1, 1, 1}, {0, 0}, 1, {});
-      },
-      "(front, top, left, back, bottom, right)");
-  ExpectError<E>(
-      [&] {
-        Conv({1, 2, 2, 8, 8}, {3, 3, 3}, {1, 1, 1}, {0, 0, 0}, 1, {});
-      },
-      "along the depth");
-  ExpectError<E>([&] { WithInput("Op", signal, {4, 6, 1, 100}); }, "input must be (N, C, L)");
+  EXPECT_ERROR(E, "input must be (N, C, L)", Conv(box, {3}, {1}, {0}, 1, {}));
+  EXPECT_ERROR(E, "input must be (N, C, D, H, W)", Conv(image, {3, 3, 3}, {1}, {0}, 1, {}));
+  EXPECT_ERROR(E, "stride must be (w); got (1, 1)", Conv(image, {3}, {1, 1}, {0}, 1, {}));
+  EXPECT_ERROR(E, "(front, top, left, back, bottom, right)",
+               Conv(box, {3, 3, 3}, {1, 1, 1}, {0, 0}, 1, {}));
+  EXPECT_ERROR(E, "along the depth", Conv({1, 2, 2, 8, 8}, {3, 3, 3}, {1, 1, 1}, {0, 0, 0}, 1, {}));
+  EXPECT_ERROR(E, "input must be (N, C, L)", WithInput("Op", signal, {4, 6, 1, 100}));
   // A missing axis is no axis.
   using Axis = Recorder::Axis;
   for (auto [axis, number] :
        {std::pair{0, &Axis::kernel}, {1, &Axis::stride}, {0, &Axis::before}}) {
     Recorder broken = signal;
     broken.axes[static_cast<size_t>(axis)].*number += 1;
-    ExpectError<E>([&] { WithInput("Op", broken, signal.input_shape()); },
-                   "not one that SetupRecorder made");
+    EXPECT_ERROR(E, "not one that SetupRecorder made",
+                 WithInput("Op", broken, signal.input_shape()));
   }
 }
 
@@ -189,13 +180,10 @@ TEST(Recorder, AdaptivePooling) {
             Pool({2, 3, 8, 9}, {2, 3}, {2, 3}, {0, 0}));
   EXPECT_TRUE(AdaptivePoolRecorder("Op", {2, 3, 8, 9}, {4, 4}).adaptive);
   using E = std::invalid_argument;
-  ExpectError<E>(
-      [] {
-        AdaptivePoolRecorder("Op", {2, 3, 8, 9}, {4});
-      },
-      "[Op] output_size must be (h, w); got (4)");
-  ExpectError<E>([] { AdaptivePoolRecorder("Op", {2, 3, 8}, {0}); }, "output_size must be between");
-  ExpectError<E>([] { AdaptivePoolRecorder("Op", {2, 3}, {1}); }, "got shape (2, 3)");
+  EXPECT_ERROR(E, "[Op] output_size must be (h, w); got (4)",
+               AdaptivePoolRecorder("Op", {2, 3, 8, 9}, {4}));
+  EXPECT_ERROR(E, "output_size must be between", AdaptivePoolRecorder("Op", {2, 3, 8}, {0}));
+  EXPECT_ERROR(E, "got shape (2, 3)", AdaptivePoolRecorder("Op", {2, 3}, {1}));
 }
 
 TEST(Recorder, CeilMode) {
@@ -214,16 +202,13 @@ TEST(Recorder, WithInputFollowsTheInput) {
   EXPECT_EQ(other.col_width, 33 * 17);
   EXPECT_EQ(WithInput("Op", other, r.input_shape()), r);
   EXPECT_EQ(WithInput("Op", r, {0, 3, 224, 224}).output_shape(), Shape({0, 8, 112, 112}));
-  ExpectError<std::invalid_argument>(
-      [&] {
-        WithInput("Op", r, {32, 4, 224, 224});
-      },
-      "[Op] input has 4 channels; the handle was made for 3");
-  ExpectError<std::invalid_argument>([&] { WithInput("Op", r, {32, 3, 224}); }, "(32, 3, 224)");
+  EXPECT_ERROR(std::invalid_argument, "[Op] input has 4 channels; the handle was made for 3",
+               WithInput("Op", r, {32, 4, 224, 224}));
+  EXPECT_ERROR(std::invalid_argument, "(32, 3, 224)", WithInput("Op", r, {32, 3, 224}));
   // Fields that the caller has set to 0 do not cause a division by zero.
   const auto expect_refused = [&](const Recorder& broken) {
-    ExpectError<std::invalid_argument>([&] { WithInput("Op", broken, r.input_shape()); },
-                                       "not one that SetupRecorder made");
+    EXPECT_ERROR(std::invalid_argument, "not one that SetupRecorder made",
+                 WithInput("Op", broken, r.input_shape()));
   };
   for (auto field : {&Recorder::group, &Recorder::out_channels}) {
     Recorder broken = r;
@@ -236,7 +221,7 @@ TEST(Recorder, WithInputFollowsTheInput) {
     broken.axes[2].*number = 0;
     expect_refused(broken);
   }
-  ExpectError<std::invalid_argument>([&] { WithInput("Op", Recorder(), {1, 0, 1, 1}); }, "(1, 0");
+  EXPECT_ERROR(std::invalid_argument, "(1, 0", WithInput("Op", Recorder(), {1, 0, 1, 1}));
 }
 
 TEST(Recorder, RefusesWhatIsNoConvolution) {
@@ -281,27 +266,18 @@ TEST(Recorder, RefusesWhatIsNoConvolution) {
       {input, {2147483647, 2147483647}, {1, 1}, {2147483647, 2147483647}, 1, {1, 1}, 1, "[Conv]"},
   };
   for (const Case& c : cases)
-    ExpectError<std::invalid_argument>(
-        [&] { Conv(c.input, c.kernel, c.stride, c.padding, c.out, c.dilation, c.group); },
-        c.message);
+    EXPECT_ERROR(std::invalid_argument, c.message,
+                 Conv(c.input, c.kernel, c.stride, c.padding, c.out, c.dilation, c.group));
 
   const Tensor x(input);
-  ExpectError<std::invalid_argument>(
-      [&] {
-        SetupRecorder(x, {3, 3}, {1, 1}, {0, 0}, 3, 4, true);
-      },
-      "[SetupRecorder] input has 4 channels but in_channels is 3; input shape (2, 4, 8, 8)");
-  ExpectError<std::invalid_argument>(
-      [&] {
-        SetupRecorder(Tensor(), {3, 3}, {1, 1}, {0, 0}, 3, 4, true);
-      },
-      "empty tensor");
-  ExpectError<std::invalid_argument>(
-      [&] {
-        Pool(input, {2, 2}, {2, 2}, {2, 0});
-      },
-      "outside the input");
-  ExpectError<std::invalid_argument>([&] { Pool(input, {9, 9}, {2, 2}, {0, 0}); }, "kernel 9");
+  EXPECT_ERROR(
+      std::invalid_argument,
+      "[SetupRecorder] input has 4 channels but in_channels is 3; input shape (2, 4, 8, 8)",
+      SetupRecorder(x, {3, 3}, {1, 1}, {0, 0}, 3, 4, true));
+  EXPECT_ERROR(std::invalid_argument, "empty tensor",
+               SetupRecorder(Tensor(), {3, 3}, {1, 1}, {0, 0}, 3, 4, true));
+  EXPECT_ERROR(std::invalid_argument, "outside the input", Pool(input, {2, 2}, {2, 2}, {2, 0}));
+  EXPECT_ERROR(std::invalid_argument, "kernel 9", Pool(input, {9, 9}, {2, 2}, {0, 0}));
 }
 
 }  // namespace

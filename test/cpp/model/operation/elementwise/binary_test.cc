@@ -1,16 +1,11 @@
 #include "core/layout/blocked_layout.h"
 #include "model/operation/elementwise/spec.h"
 #include "model/operation/padded_layout.h"
-#include "singa/core/threads.h"
 #include "singa/operation/elementwise.h"
 #include "support.h"
 
 namespace singa::test {
 namespace {
-
-using V = std::vector<double>;
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 /// All functions that floats have.
 std::vector<BinaryOp> EveryOp() {
@@ -36,8 +31,8 @@ TEST(Binary, GradientsHaveTheTypesOfTheirArguments) {
   }
   // The sum over rows of a 16-bit gradient is rounded only once, at the end.
   const Tensor b16 = b.AsType(kBFloat16), dy16 = dy.AsType(kBFloat16);
-  const V va = Values(a), vdy = Values(dy16);
-  V want(50), tolerance(50);
+  const Vector va = Values(a), vdy = Values(dy16);
+  Vector want(50), tolerance(50);
   for (size_t i = 0; i < va.size(); ++i) {
     want[i % 50] += va[i] * vdy[i];
     tolerance[i % 50] += Epsilon(kFloat32) * std::abs(va[i] * vdy[i]);
@@ -46,12 +41,12 @@ TEST(Binary, GradientsHaveTheTypesOfTheirArguments) {
              "sum of products");
 }
 
-V Of(BinaryOp op, const V& a, const V& b, DType dtype = kFloat32) {
+Vector Of(BinaryOp op, const Vector& a, const Vector& b, DType dtype = kFloat32) {
   const Shape shape{static_cast<int64_t>(a.size())};
   return Values(Binary(op, FromValues(shape, a, dtype), FromValues(shape, b, dtype)));
 }
 
-void ExpectSame(const V& got, const V& want) {
+void ExpectSame(const Vector& got, const Vector& want) {
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < got.size(); ++i)
     EXPECT_TRUE(got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i])))
@@ -82,91 +77,87 @@ TEST(Binary, InfinitiesNanAndSigns) {
 }
 
 TEST(Binary, Integers) {
-  EXPECT_EQ(Of(BinaryOp::kAdd, {127, 1}, {1, 1}, kInt8), (V{-128, 2}));  // wraps around
-  EXPECT_EQ(Of(BinaryOp::kAdd, {2147483647.0}, {1}, kInt32), (V{-2147483648.0}));
-  EXPECT_EQ(Of(BinaryOp::kSub, {0}, {1}, kUInt8), (V{255}));
-  EXPECT_EQ(Of(BinaryOp::kMul, {3000000000.0}, {3}, kInt64), (V{9e9}));
+  EXPECT_EQ(Of(BinaryOp::kAdd, {127, 1}, {1, 1}, kInt8), (Vector{-128, 2}));  // wraps around
+  EXPECT_EQ(Of(BinaryOp::kAdd, {2147483647.0}, {1}, kInt32), (Vector{-2147483648.0}));
+  EXPECT_EQ(Of(BinaryOp::kSub, {0}, {1}, kUInt8), (Vector{255}));
+  EXPECT_EQ(Of(BinaryOp::kMul, {3000000000.0}, {3}, kInt64), (Vector{9e9}));
   EXPECT_EQ(Of(BinaryOp::kDiv, {7, -7, -2147483648.0}, {2, 2, -1}, kInt32),
-            (V{3, -3, -2147483648.0}));
+            (Vector{3, -3, -2147483648.0}));
   EXPECT_EQ(Of(BinaryOp::kFloorDiv, {7, -7, 7, -8, -2147483648.0}, {2, 2, -2, 4, -1}, kInt32),
-            (V{3, -4, -4, -2, -2147483648.0}));
+            (Vector{3, -4, -4, -2, -2147483648.0}));
   EXPECT_EQ(Of(BinaryOp::kMod, {7, -7, 7, -2147483648.0}, {3, 3, -3, -1}, kInt32),
-            (V{1, 2, -2, 0}));
+            (Vector{1, 2, -2, 0}));
   EXPECT_EQ(Of(BinaryOp::kFmod, {7, -7, 7, -2147483648.0}, {3, 3, -3, -1}, kInt32),
-            (V{1, -1, 1, 0}));
-  EXPECT_EQ(Of(BinaryOp::kBitAnd, {12, -1, 255}, {10, 7, 128}, kInt32), (V{8, 7, 128}));
-  EXPECT_EQ(Of(BinaryOp::kBitOr, {12, -8}, {10, 7}, kInt8), (V{14, -1}));
-  EXPECT_EQ(Of(BinaryOp::kBitXor, {1, 1, 0}, {1, 0, 0}, kBool), (V{0, 1, 0}));
+            (Vector{1, -1, 1, 0}));
+  EXPECT_EQ(Of(BinaryOp::kBitAnd, {12, -1, 255}, {10, 7, 128}, kInt32), (Vector{8, 7, 128}));
+  EXPECT_EQ(Of(BinaryOp::kBitOr, {12, -8}, {10, 7}, kInt8), (Vector{14, -1}));
+  EXPECT_EQ(Of(BinaryOp::kBitXor, {1, 1, 0}, {1, 0, 0}, kBool), (Vector{0, 1, 0}));
   EXPECT_EQ(Of(BinaryOp::kShiftLeft, {1, 3, 1, 1}, {31, 1, 32, -1}, kInt32),
-            (V{-2147483648.0, 6, 0, 0}));
-  EXPECT_EQ(Of(BinaryOp::kShiftLeft, {127, 1, 1}, {1, 7, 8}, kInt8), (V{-2, -128, 0}));
+            (Vector{-2147483648.0, 6, 0, 0}));
+  EXPECT_EQ(Of(BinaryOp::kShiftLeft, {127, 1, 1}, {1, 7, 8}, kInt8), (Vector{-2, -128, 0}));
   EXPECT_EQ(Of(BinaryOp::kShiftRight, {-5, 5, -5, 5, -1}, {1, 1, 64, 64, -1}, kInt64),
-            (V{-3, 2, -1, 0, -1}));
-  EXPECT_EQ(Of(BinaryOp::kPow, {3, -2, 0}, {4, 3, 0}, kInt64), (V{81, -8, 1}));
-  EXPECT_EQ(Of(BinaryOp::kMin, {3, -2}, {4, -3}, kInt32), (V{3, -3}));
-  EXPECT_EQ(Of(BinaryOp::kLess, {3, 4}, {4, 4}, kUInt8), (V{1, 0}));
-  EXPECT_EQ(Of(BinaryOp::kXor, {3, 0, 2}, {4, 1, 0}, kInt32), (V{0, 1, 1}));
-  EXPECT_EQ(Of(BinaryOp::kAdd, {0, 1, 1}, {0, 0, 1}, kBool), (V{0, 1, 1}));
-  EXPECT_EQ(Of(BinaryOp::kAnd, {0, 1, 1}, {0, 0, 1}, kBool), (V{0, 0, 1}));
+            (Vector{-3, 2, -1, 0, -1}));
+  EXPECT_EQ(Of(BinaryOp::kPow, {3, -2, 0}, {4, 3, 0}, kInt64), (Vector{81, -8, 1}));
+  EXPECT_EQ(Of(BinaryOp::kMin, {3, -2}, {4, -3}, kInt32), (Vector{3, -3}));
+  EXPECT_EQ(Of(BinaryOp::kLess, {3, 4}, {4, 4}, kUInt8), (Vector{1, 0}));
+  EXPECT_EQ(Of(BinaryOp::kXor, {3, 0, 2}, {4, 1, 0}, kInt32), (Vector{0, 1, 1}));
+  EXPECT_EQ(Of(BinaryOp::kAdd, {0, 1, 1}, {0, 0, 1}, kBool), (Vector{0, 1, 1}));
+  EXPECT_EQ(Of(BinaryOp::kAnd, {0, 1, 1}, {0, 0, 1}, kBool), (Vector{0, 0, 1}));
   // A comparison with a fraction compares floats.
   const Tensor ones = Full({2}, 1, nullptr, kInt32);
-  EXPECT_EQ(Values(Binary(BinaryOp::kLess, ones, FromValues({2}, {1.5, 0.5}))), (V{1, 0}));
+  EXPECT_EQ(Values(Binary(BinaryOp::kLess, ones, FromValues({2}, {1.5, 0.5}))), (Vector{1, 0}));
 }
 
 TEST(Binary, IntegersWithoutAQuotientOrPower) {
   for (const DType dtype : {kInt8, kUInt8, kInt32, kInt64})
     for (const BinaryOp op : {BinaryOp::kDiv, BinaryOp::kMod, BinaryOp::kFloorDiv, BinaryOp::kFmod})
-      ExpectError<std::domain_error>([&] { Of(op, {1, 2}, {1, 0}, dtype); }, "divided by zero");
+      EXPECT_ERROR(std::domain_error, "divided by zero", Of(op, {1, 2}, {1, 0}, dtype));
   for (const DType dtype : {kInt8, kInt32, kInt64})
-    ExpectError<std::invalid_argument>(
-        [&] {
-          Of(BinaryOp::kPow, {1, 2}, {1, -1}, dtype);
-        },
-        "to the power -1");
-  ExpectError<TypeError>([] { Of(BinaryOp::kSub, {1, 0}, {1, 1}, kBool); }, "bools");
-  ExpectError<TypeError>([] { Of(BinaryOp::kBitAnd, {1, 0}, {1, 1}); }, "needs integers or bools");
-  ExpectError<TypeError>([] { Of(BinaryOp::kHypot, {1, 0}, {1, 1}, kInt32); }, "a float type");
+    EXPECT_ERROR(std::invalid_argument, "to the power -1",
+                 Of(BinaryOp::kPow, {1, 2}, {1, -1}, dtype));
+  EXPECT_ERROR(TypeError, "bools", Of(BinaryOp::kSub, {1, 0}, {1, 1}, kBool));
+  EXPECT_ERROR(TypeError, "needs integers or bools", Of(BinaryOp::kBitAnd, {1, 0}, {1, 1}));
+  EXPECT_ERROR(TypeError, "a float type", Of(BinaryOp::kHypot, {1, 0}, {1, 1}, kInt32));
 }
 
 TEST(Binary, ATensorWithoutAxesDecidesOnTheKindOnly) {
   const Tensor bytes = FromValues({2}, {1, 100}, kInt8);
   const Tensor sum = Binary(BinaryOp::kAdd, bytes, Full({}, 300, nullptr, kInt64));
   EXPECT_EQ(sum.data_type(), kInt8);
-  EXPECT_EQ(Values(sum), (V{45, -112}));  // wraps around
+  EXPECT_EQ(Values(sum), (Vector{45, -112}));  // wraps around
   EXPECT_EQ(ResultType(Full({}, 1, nullptr, kFloat64), bytes), kFloat64);
   EXPECT_EQ(ResultType(Full({}, 1, nullptr, kFloat64), Full({1}, 1, nullptr, kFloat16)), kFloat16);
   EXPECT_EQ(ResultType(Full({}, 1, nullptr, kInt8), Full({}, 1, nullptr, kInt64)), kInt64);
   // Comparisons do not convert it.
   const Tensor less = Compare(BinaryOp::kLess, bytes, Full({}, 300, nullptr, kInt64));
   EXPECT_EQ(less.data_type(), kBool);
-  EXPECT_EQ(Values(less), (V{1, 1}));
-  ExpectError<std::invalid_argument>([&] { Compare(BinaryOp::kAdd, bytes, bytes); },
-                                     "no comparison");
+  EXPECT_EQ(Values(less), (Vector{1, 1}));
+  EXPECT_ERROR(std::invalid_argument, "no comparison", Compare(BinaryOp::kAdd, bytes, bytes));
 }
 
-V Slopes(BinaryOp op, int argument, const V& a, const V& b) {
+Vector Slopes(BinaryOp op, int argument, const Vector& a, const Vector& b) {
   const Shape shape{static_cast<int64_t>(a.size())};
   const Tensor ta = FromValues(shape, a), tb = FromValues(shape, b);
   return Values(BinaryBackward(op, Full(shape, 4), ta, tb, {}, true, true)[argument]);
 }
 
 TEST(Binary, SlopesAtTiesArePyTorchs) {
-  EXPECT_EQ(Slopes(BinaryOp::kMax, 0, {1, 2, 3}, {2, 2, 2}), (V{0, 2, 4}));
-  EXPECT_EQ(Slopes(BinaryOp::kMax, 1, {1, 2, 3}, {2, 2, 2}), (V{4, 2, 0}));
-  EXPECT_EQ(Slopes(BinaryOp::kMin, 0, {1, 2, 3}, {2, 2, 2}), (V{4, 2, 0}));
-  EXPECT_EQ(Slopes(BinaryOp::kMin, 1, {1, 2, 3}, {2, 2, 2}), (V{0, 2, 4}));
-  EXPECT_EQ(Slopes(BinaryOp::kPRelu, 0, {-1, 0, 1}, {0.5, 0.5, 0.5}), (V{2, 2, 4}));
-  EXPECT_EQ(Slopes(BinaryOp::kPRelu, 1, {-1, 0, 1}, {0.5, 0.5, 0.5}), (V{-4, 0, 0}));
-  EXPECT_EQ(Slopes(BinaryOp::kPow, 0, {0, 0, 0, -2}, {0, 1, 2, 2}), (V{0, 4, 0, -16}));
-  EXPECT_EQ(Slopes(BinaryOp::kPow, 1, {0, 0}, {0, 2}), (V{0, 0}));
-  EXPECT_EQ(Slopes(BinaryOp::kMod, 1, {1, -1, 7}, {0.1, 0.1, 2}), (V{-36, 40, -12}));
+  EXPECT_EQ(Slopes(BinaryOp::kMax, 0, {1, 2, 3}, {2, 2, 2}), (Vector{0, 2, 4}));
+  EXPECT_EQ(Slopes(BinaryOp::kMax, 1, {1, 2, 3}, {2, 2, 2}), (Vector{4, 2, 0}));
+  EXPECT_EQ(Slopes(BinaryOp::kMin, 0, {1, 2, 3}, {2, 2, 2}), (Vector{4, 2, 0}));
+  EXPECT_EQ(Slopes(BinaryOp::kMin, 1, {1, 2, 3}, {2, 2, 2}), (Vector{0, 2, 4}));
+  EXPECT_EQ(Slopes(BinaryOp::kPRelu, 0, {-1, 0, 1}, {0.5, 0.5, 0.5}), (Vector{2, 2, 4}));
+  EXPECT_EQ(Slopes(BinaryOp::kPRelu, 1, {-1, 0, 1}, {0.5, 0.5, 0.5}), (Vector{-4, 0, 0}));
+  EXPECT_EQ(Slopes(BinaryOp::kPow, 0, {0, 0, 0, -2}, {0, 1, 2, 2}), (Vector{0, 4, 0, -16}));
+  EXPECT_EQ(Slopes(BinaryOp::kPow, 1, {0, 0}, {0, 2}), (Vector{0, 0}));
+  EXPECT_EQ(Slopes(BinaryOp::kMod, 1, {1, -1, 7}, {0.1, 0.1, 2}), (Vector{-36, 40, -12}));
 }
 
 TEST(Binary, Into) {
   Random random(4);
   const Tensor a = RandomTensor(random, {5, 6});
   const Tensor b = RandomTensor(random, {6});
-  const V want = Values(Binary(BinaryOp::kMul, a, b));
+  const Vector want = Values(Binary(BinaryOp::kMul, a, b));
   const Tensor out = RandomView(random, {5, 6}, kFloat64);
   BinaryInto(BinaryOp::kMul, a, b, out);
   EXPECT_EQ(Values(out), want);
@@ -175,39 +166,31 @@ TEST(Binary, Into) {
   // An operand that is broadcast from the output's memory is read before the output is written.
   const Tensor t = FromValues({3, 2}, {1, 2, 3, 4, 5, 6});
   BinaryInto(BinaryOp::kSub, t, t.SliceAxis(0, 0, 1), t);
-  EXPECT_EQ(Values(t), (V{0, 0, 2, 2, 4, 4}));
+  EXPECT_EQ(Values(t), (Vector{0, 0, 2, 2, 4, 4}));
   const Tensor sums = FromValues({4}, {1, 2, 3, 4});
   BinaryInto(BinaryOp::kAdd, sums.SliceAxis(0, 0, 3), sums.SliceAxis(0, 1, 4),
              sums.SliceAxis(0, 1, 4));
-  EXPECT_EQ(Values(sums), (V{1, 3, 5, 7}));
+  EXPECT_EQ(Values(sums), (Vector{1, 3, 5, 7}));
   // Sums of 16-bit operands into the wider type and vice versa; truth values into bool.
   const Tensor wide = Full({3}, 1), half = Full({3}, 0.5, nullptr, kBFloat16);
   BinaryInto(BinaryOp::kAdd, wide, half, wide);
   BinaryInto(BinaryOp::kAdd, half, wide, half);
-  EXPECT_EQ(Values(wide), (V{1.5, 1.5, 1.5}));
-  EXPECT_EQ(Values(half), (V{2, 2, 2}));
+  EXPECT_EQ(Values(wide), (Vector{1.5, 1.5, 1.5}));
+  EXPECT_EQ(Values(half), (Vector{2, 2, 2}));
   const Tensor truth(Shape{3}, nullptr, kBool);
   BinaryInto(BinaryOp::kLess, wide, half, truth);
-  EXPECT_EQ(Values(truth), (V{1, 1, 1}));
+  EXPECT_EQ(Values(truth), (Vector{1, 1, 1}));
 }
 
 TEST(Binary, AnyNumberOfThreadsGivesTheSameBits) {
   Random random(5);
   const Tensor a = RandomTensor(random, {37, 41, 59});
   const Tensor b = RandomView(random, {41, 59});
-  const int threads = NumThreads();
-  std::vector<V> results[2];
-  for (const int n : {1, 3}) {
-    SetNumThreads(n);
-    auto& result = results[n == 3];
-    for (const BinaryOp op : {BinaryOp::kMul, BinaryOp::kMod}) {
-      result.push_back(Values(Binary(op, a, b)));
-      for (const Tensor& d : BinaryBackward(op, a, a, b, {}, true, true))
-        result.push_back(Values(d));
-    }
-  }
-  SetNumThreads(threads);
-  EXPECT_EQ(results[0], results[1]);
+  for (const BinaryOp op : {BinaryOp::kMul, BinaryOp::kMod})
+    SameOnThreads({3}, [&] {
+      return std::pair(Values(Binary(op, a, b)),
+                       ValuesOf(BinaryBackward(op, a, a, b, {}, true, true)));
+    });
 }
 
 TEST(Binary, OpaqueLayouts) {
@@ -217,7 +200,7 @@ TEST(Binary, OpaqueLayouts) {
     const Tensor b = RandomTensor(random, {2, 3, 5}, kFloat32, 0.3, 3);
     const Tensor row = RandomTensor(random, {5}, kFloat32, 0.3, 3);
     const Tensor pa = PaddedLayout::Of(a), pb = PaddedLayout::Of(b);
-    const V want = Values(Binary(op, a, b));
+    const Vector want = Values(Binary(op, a, b));
     for (const Tensor& other : {pb, b}) {
       const Tensor c = Binary(op, pa, other);
       EXPECT_EQ(Values(c), want);
@@ -265,7 +248,7 @@ TEST(Binary, OpaqueLayoutsOfTwoTypes) {
       const auto opaque = [&](const Tensor& t) {
         return t.ToLayout(BlockedLayoutNamed(tag, shape, t.data_type()));
       };
-      const V want = Values(Binary(op, a, b));
+      const Vector want = Values(Binary(op, a, b));
       for (const auto& [x, y] :
            {std::pair(opaque(a), opaque(b)), std::pair(opaque(a), b), std::pair(a, opaque(b))}) {
         const Tensor c = Binary(op, x, y);

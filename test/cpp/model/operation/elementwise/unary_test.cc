@@ -2,15 +2,11 @@
 
 #include "model/operation/elementwise/spec.h"
 #include "model/operation/padded_layout.h"
-#include "singa/core/threads.h"
 #include "singa/operation/elementwise.h"
 #include "support.h"
 
 namespace singa::test {
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 struct Call {
   UnaryOp op;
@@ -32,8 +28,8 @@ TEST(Unary, BackwardGetsOnlyWhatIsNeeded) {
   for (const Call& f : EveryCall()) {
     const Tensor x = RandomTensor(random, {4, 5, 6}, kFloat64, f.low, f.low + 0.7);
     const Tensor dy = RandomTensor(random, {4, 5, 6}, kFloat64), y = Unary(f.op, x, f.a, f.b);
-    const std::vector<double> want = Values(UnaryBackward(f.op, dy, x, y, f.a, f.b));
-    const std::vector<double> close(want.size(), 1e-12);
+    const Vector want = Values(UnaryBackward(f.op, dy, x, y, f.a, f.b));
+    const Vector close(want.size(), 1e-12);
     const Saved saved = NeededByBackward(f.op);
     const Tensor only_x = saved == Saved::kNothing ? Tensor() : x;
     ExpectNear(UnaryBackward(f.op, dy, only_x, {}, f.a, f.b), want, close, UnaryName(f.op));
@@ -47,34 +43,32 @@ TEST(Unary, BackwardGetsOnlyWhatIsNeeded) {
   }
 }
 
-std::vector<double> Slopes(UnaryOp op, std::vector<double> x, double a = 0, double b = 0) {
+Vector Slopes(UnaryOp op, Vector x, double a = 0, double b = 0) {
   const Shape shape{static_cast<int64_t>(x.size())};
   const Tensor in = FromValues(shape, x, kFloat64);
   return Values(UnaryBackward(op, Full(shape, 3, nullptr, kFloat64), in, {}, a, b));
 }
 
 TEST(Unary, SlopesAtKinksArePyTorchs) {
-  using V = std::vector<double>;
-  EXPECT_EQ(Slopes(UnaryOp::kRelu, {-1, 0, 1}), (V{0, 0, 3}));
-  EXPECT_EQ(Slopes(UnaryOp::kAbs, {-1, 0, 1}), (V{-3, 0, 3}));
-  EXPECT_EQ(Slopes(UnaryOp::kLeakyRelu, {-1, 0, 1}, 0.5), (V{1.5, 1.5, 3}));
-  EXPECT_EQ(Slopes(UnaryOp::kElu, {0, 1}, 0.5), (V{1.5, 3}));
-  EXPECT_EQ(Slopes(UnaryOp::kClip, {-2, -1, 0, 1, 2}, -1, 1), (V{0, 3, 3, 3, 0}));
-  EXPECT_EQ(Slopes(UnaryOp::kHardTanh, {-2, -1, 0, 1, 2}, -1, 1), (V{0, 0, 3, 0, 0}));
-  EXPECT_EQ(Slopes(UnaryOp::kHardSigmoid, {-2, 0, 2}, 0.25, 0.5), (V{0, 0.75, 0}));
-  EXPECT_EQ(Slopes(UnaryOp::kSign, {-1, 0}), (V{0, 0}));
-  EXPECT_EQ(Slopes(UnaryOp::kRound, {0.5, 2}), (V{0, 0}));
-  EXPECT_EQ(Slopes(UnaryOp::kPowScalar, {0}, 1), (V{3}));
-  EXPECT_EQ(Slopes(UnaryOp::kPowScalar, {0, 2}, 0), (V{0, 0}));
-  EXPECT_EQ(Slopes(UnaryOp::kScalarPow, {0, 2}, 0), (V{0, 0}));
+  EXPECT_EQ(Slopes(UnaryOp::kRelu, {-1, 0, 1}), (Vector{0, 0, 3}));
+  EXPECT_EQ(Slopes(UnaryOp::kAbs, {-1, 0, 1}), (Vector{-3, 0, 3}));
+  EXPECT_EQ(Slopes(UnaryOp::kLeakyRelu, {-1, 0, 1}, 0.5), (Vector{1.5, 1.5, 3}));
+  EXPECT_EQ(Slopes(UnaryOp::kElu, {0, 1}, 0.5), (Vector{1.5, 3}));
+  EXPECT_EQ(Slopes(UnaryOp::kClip, {-2, -1, 0, 1, 2}, -1, 1), (Vector{0, 3, 3, 3, 0}));
+  EXPECT_EQ(Slopes(UnaryOp::kHardTanh, {-2, -1, 0, 1, 2}, -1, 1), (Vector{0, 0, 3, 0, 0}));
+  EXPECT_EQ(Slopes(UnaryOp::kHardSigmoid, {-2, 0, 2}, 0.25, 0.5), (Vector{0, 0.75, 0}));
+  EXPECT_EQ(Slopes(UnaryOp::kSign, {-1, 0}), (Vector{0, 0}));
+  EXPECT_EQ(Slopes(UnaryOp::kRound, {0.5, 2}), (Vector{0, 0}));
+  EXPECT_EQ(Slopes(UnaryOp::kPowScalar, {0}, 1), (Vector{3}));
+  EXPECT_EQ(Slopes(UnaryOp::kPowScalar, {0, 2}, 0), (Vector{0, 0}));
+  EXPECT_EQ(Slopes(UnaryOp::kScalarPow, {0, 2}, 0), (Vector{0, 0}));
 }
 
-std::vector<double> Of(UnaryOp op, std::vector<double> x, DType dtype = kFloat32, double a = 0,
-                       double b = 0) {
+Vector Of(UnaryOp op, Vector x, DType dtype = kFloat32, double a = 0, double b = 0) {
   return Values(Unary(op, FromValues({static_cast<int64_t>(x.size())}, x, dtype), a, b));
 }
 
-void ExpectSame(const std::vector<double>& got, const std::vector<double>& want) {
+void ExpectSame(const Vector& got, const Vector& want) {
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < got.size(); ++i)
     EXPECT_TRUE(got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i])))
@@ -82,7 +76,7 @@ void ExpectSame(const std::vector<double>& got, const std::vector<double>& want)
 }
 
 TEST(Unary, InfinitiesAndNan) {
-  const std::vector<double> x{kInf, -kInf, kNan};
+  const Vector x{kInf, -kInf, kNan};
   ExpectSame(Of(UnaryOp::kRelu, x), {kInf, 0, kNan});
   ExpectSame(Of(UnaryOp::kClip, x, kFloat32, -2, 3), {3, -2, kNan});
   ExpectSame(Of(UnaryOp::kExp, x), {kInf, 0, kNan});
@@ -109,38 +103,34 @@ TEST(Unary, InfinitiesAndNan) {
 }
 
 TEST(Unary, Integers) {
-  using V = std::vector<double>;
-  EXPECT_EQ(Of(UnaryOp::kAbs, {-3, 4}, kInt8), (V{3, 4}));
-  EXPECT_EQ(Of(UnaryOp::kNegative, {-128, 5}, kInt8), (V{-128, -5}));  // wraps around
-  EXPECT_EQ(Of(UnaryOp::kNegative, {-2147483648.0}, kInt32), (V{-2147483648.0}));
-  EXPECT_EQ(Of(UnaryOp::kSquare, {16, 3}, kUInt8), (V{0, 9}));
-  EXPECT_EQ(Of(UnaryOp::kAddScalar, {250}, kUInt8, 10), (V{4}));
-  EXPECT_EQ(Of(UnaryOp::kMulScalar, {3, -4}, kInt64, -2), (V{-6, 8}));
-  EXPECT_EQ(Of(UnaryOp::kScalarSub, {3}, kInt32, 1), (V{-2}));
-  EXPECT_EQ(Of(UnaryOp::kScalarDiv, {2, -2, 0}, kInt32, 7), (V{3, -3, 0}));
-  EXPECT_EQ(Of(UnaryOp::kPowScalar, {-3, 2}, kInt64, 3), (V{-27, 8}));
-  ExpectError<std::invalid_argument>(
-      [] {
-        Of(UnaryOp::kPowScalar, {1, 2}, kInt32, -1);
-      },
-      "to the power -1");
-  EXPECT_EQ(Of(UnaryOp::kScalarPow, {0, 10}, kInt32, 2), (V{1, 1024}));
-  EXPECT_EQ(Of(UnaryOp::kClip, {-9, 0, 9}, kInt32, -1, 1), (V{-1, 0, 1}));
-  EXPECT_EQ(Of(UnaryOp::kFloor, {-9, 0, 9}, kInt32), (V{-9, 0, 9}));
-  EXPECT_EQ(Of(UnaryOp::kTrunc, {-9, 0, 9}, kInt64), (V{-9, 0, 9}));
-  EXPECT_EQ(Of(UnaryOp::kRelu, {-9, 9}, kInt64), (V{0, 9}));
-  EXPECT_EQ(Of(UnaryOp::kSign, {-9, 0, 9}, kInt8), (V{-1, 0, 1}));
-  EXPECT_EQ(Of(UnaryOp::kLogicalNot, {-9, 0, 9}, kInt8), (V{0, 1, 0}));
-  EXPECT_EQ(Of(UnaryOp::kLogicalNot, {1, 0}, kBool), (V{0, 1}));
-  EXPECT_EQ(Of(UnaryOp::kHardTanh, {-9, 0, 9}, kInt32, -1, 1), (V{-1, 0, 1}));
+  EXPECT_EQ(Of(UnaryOp::kAbs, {-3, 4}, kInt8), (Vector{3, 4}));
+  EXPECT_EQ(Of(UnaryOp::kNegative, {-128, 5}, kInt8), (Vector{-128, -5}));  // wraps around
+  EXPECT_EQ(Of(UnaryOp::kNegative, {-2147483648.0}, kInt32), (Vector{-2147483648.0}));
+  EXPECT_EQ(Of(UnaryOp::kSquare, {16, 3}, kUInt8), (Vector{0, 9}));
+  EXPECT_EQ(Of(UnaryOp::kAddScalar, {250}, kUInt8, 10), (Vector{4}));
+  EXPECT_EQ(Of(UnaryOp::kMulScalar, {3, -4}, kInt64, -2), (Vector{-6, 8}));
+  EXPECT_EQ(Of(UnaryOp::kScalarSub, {3}, kInt32, 1), (Vector{-2}));
+  EXPECT_EQ(Of(UnaryOp::kScalarDiv, {2, -2, 0}, kInt32, 7), (Vector{3, -3, 0}));
+  EXPECT_EQ(Of(UnaryOp::kPowScalar, {-3, 2}, kInt64, 3), (Vector{-27, 8}));
+  EXPECT_ERROR(std::invalid_argument, "to the power -1",
+               Of(UnaryOp::kPowScalar, {1, 2}, kInt32, -1));
+  EXPECT_EQ(Of(UnaryOp::kScalarPow, {0, 10}, kInt32, 2), (Vector{1, 1024}));
+  EXPECT_EQ(Of(UnaryOp::kClip, {-9, 0, 9}, kInt32, -1, 1), (Vector{-1, 0, 1}));
+  EXPECT_EQ(Of(UnaryOp::kFloor, {-9, 0, 9}, kInt32), (Vector{-9, 0, 9}));
+  EXPECT_EQ(Of(UnaryOp::kTrunc, {-9, 0, 9}, kInt64), (Vector{-9, 0, 9}));
+  EXPECT_EQ(Of(UnaryOp::kRelu, {-9, 9}, kInt64), (Vector{0, 9}));
+  EXPECT_EQ(Of(UnaryOp::kSign, {-9, 0, 9}, kInt8), (Vector{-1, 0, 1}));
+  EXPECT_EQ(Of(UnaryOp::kLogicalNot, {-9, 0, 9}, kInt8), (Vector{0, 1, 0}));
+  EXPECT_EQ(Of(UnaryOp::kLogicalNot, {1, 0}, kBool), (Vector{0, 1}));
+  EXPECT_EQ(Of(UnaryOp::kHardTanh, {-9, 0, 9}, kInt32, -1, 1), (Vector{-1, 0, 1}));
   for (const UnaryOp op : {UnaryOp::kNegative, UnaryOp::kScalarSub})
-    ExpectError<TypeError>([&] { Of(op, {1, 0}, kBool, 1); }, "bools");
+    EXPECT_ERROR(TypeError, "bools", Of(op, {1, 0}, kBool, 1));
 }
 
 TEST(Unary, IntoTheSameAndOverlappingMemory) {
   Random random(3);
   const Tensor x = RandomTensor(random, {6, 7});
-  const std::vector<double> want = Values(Unary(UnaryOp::kSigmoid, x));
+  const Vector want = Values(Unary(UnaryOp::kSigmoid, x));
   const Tensor out = RandomView(random, {6, 7});
   UnaryInto(UnaryOp::kSigmoid, x, out);
   EXPECT_EQ(Values(out), want);
@@ -150,7 +140,7 @@ TEST(Unary, IntoTheSameAndOverlappingMemory) {
   // A shifted view of the same memory is read before it is written.
   const Tensor t = FromValues({6}, {1, 2, 3, 4, 5, 6});
   UnaryInto(UnaryOp::kMulScalar, t.SliceAxis(0, 0, 5), t.SliceAxis(0, 1, 6), 10);
-  EXPECT_EQ(Values(t), (std::vector<double>{1, 10, 20, 30, 40, 50}));
+  EXPECT_EQ(Values(t), (Vector{1, 10, 20, 30, 40, 50}));
   const uint64_t version = t.version();
   UnaryInto(UnaryOp::kAddScalar, t, t, 1);
   EXPECT_GT(t.version(), version);
@@ -160,18 +150,10 @@ TEST(Unary, AnyNumberOfThreadsGivesTheSameBits) {
   Random random(4);
   const Tensor x = RandomTensor(random, {300, 401});
   const Tensor view = RandomView(random, {64, 65, 33}, kBFloat16);
-  const int threads = NumThreads();
-  std::vector<std::vector<double>> results[2];
-  for (const int n : {1, 3}) {
-    SetNumThreads(n);
-    auto& result = results[n == 3];
-    result.push_back(Values(Unary(UnaryOp::kGelu, x)));
-    result.push_back(Values(Unary(UnaryOp::kRelu, x)));
-    result.push_back(Values(Unary(UnaryOp::kTanh, view)));
-    result.push_back(Values(UnaryBackward(UnaryOp::kSilu, x, x, {})));
-  }
-  SetNumThreads(threads);
-  EXPECT_EQ(results[0], results[1]);
+  SameOnThreads({3}, [&] {
+    return ValuesOf({Unary(UnaryOp::kGelu, x), Unary(UnaryOp::kRelu, x),
+                     Unary(UnaryOp::kTanh, view), UnaryBackward(UnaryOp::kSilu, x, x, {})});
+  });
 }
 
 TEST(Unary, OpaqueLayouts) {
@@ -179,7 +161,7 @@ TEST(Unary, OpaqueLayouts) {
   for (const Call& f : EveryCall()) {
     const Tensor plain = RandomTensor(random, {2, 3, 5}, kFloat32, f.low, f.low + 0.7);
     const Tensor x = PaddedLayout::Of(plain);
-    const std::vector<double> want = Values(Unary(f.op, plain, f.a, f.b));
+    const Vector want = Values(Unary(f.op, plain, f.a, f.b));
     const Tensor y = Unary(f.op, x, f.a, f.b);
     EXPECT_EQ(Values(y), want);
     EXPECT_EQ(y.is_blocked(), KeepsZero(f.op, f.a, f.b)) << UnaryName(f.op);

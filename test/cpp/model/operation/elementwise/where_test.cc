@@ -1,6 +1,3 @@
-#include <cmath>
-#include <limits>
-
 #include "model/operation/padded_layout.h"
 #include "singa/operation/elementwise.h"
 #include "support.h"
@@ -8,25 +5,24 @@
 namespace singa::test {
 namespace {
 
-using V = std::vector<double>;
-
 TEST(Where, SelectsWithBroadcasting) {
   const Tensor condition = FromValues({2, 1}, {0, 1}, kBool);
   const Tensor x = FromValues({3}, {1, 2, 3});
   const Tensor y = FromValues({2, 3}, {10, 20, 30, 40, 50, 60});
   const Tensor z = Where(condition, x, y);
   EXPECT_EQ(z.shape(), (Shape{2, 3}));
-  EXPECT_EQ(Values(z), (V{10, 20, 30, 1, 2, 3}));
+  EXPECT_EQ(Values(z), (Vector{10, 20, 30, 1, 2, 3}));
 }
 
 TEST(Where, AnyTypeIsACondition) {
   // A condition of 0.5 is true, also for integer x and y: it must not be converted to their type.
-  const V expected{2, 1, 1, 1};
+  const Vector expected{2, 1, 1, 1};
   for (const DType dtype : {kFloat32, kFloat64, kFloat16, kBFloat16}) {
     for (const DType value : {kFloat32, kFloat64, kBFloat16, kInt8, kInt32, kInt64, kBool}) {
       const Tensor c = FromValues({4}, {0, 0.5, -1, 1e-7}, dtype);
-      const V got = Values(Where(c, Full({}, 1, nullptr, value), Full({4}, 0, nullptr, value)));
-      EXPECT_EQ(got, (V{0, 1, 1, 1})) << DTypeName(dtype) << " " << DTypeName(value);
+      const Vector got =
+          Values(Where(c, Full({}, 1, nullptr, value), Full({4}, 0, nullptr, value)));
+      EXPECT_EQ(got, (Vector{0, 1, 1, 1})) << DTypeName(dtype) << " " << DTypeName(value);
     }
   }
   for (const DType dtype : {kInt8, kUInt8, kInt32, kInt64, kBool}) {
@@ -37,7 +33,7 @@ TEST(Where, AnyTypeIsACondition) {
   const Tensor mixed =
       Where(FromValues({2}, {1, 0}), Full({2}, 3, nullptr, kInt32), Full({2}, 0.5));
   EXPECT_EQ(mixed.data_type(), kFloat32);
-  EXPECT_EQ(Values(mixed), (V{3, 0.5}));
+  EXPECT_EQ(Values(mixed), (Vector{3, 0.5}));
 }
 
 TEST(Where, ViewsAndLayouts) {
@@ -45,7 +41,7 @@ TEST(Where, ViewsAndLayouts) {
   const Tensor c = AnyTensor(random, {4, 5, 600}), x = RandomView(random, {4, 5, 600}, kBFloat16);
   const Tensor y = RandomView(random, {5, 1});
   const Tensor z = Where(Binary(BinaryOp::kLess, c, Full({}, 0)), x, y);
-  const V vc = Values(c), vx = Values(x), vy = Values(y), vz = Values(z);
+  const Vector vc = Values(c), vx = Values(x), vy = Values(y), vz = Values(z);
   for (size_t i = 0; i < vc.size(); ++i) ASSERT_EQ(vz[i], vc[i] < 0 ? vx[i] : vy[i / 600 % 5]);
   const Tensor padded = Where(PaddedLayout::Of(c), PaddedLayout::Of(x), y);
   EXPECT_EQ(Values(padded), Values(Where(c, x, y)));
@@ -57,8 +53,8 @@ TEST(Where, Backward) {
   const std::vector<Tensor> d = WhereBackward(dy, condition, {3}, {2, 1}, true, true);
   EXPECT_EQ(d[0].shape(), (Shape{3}));
   EXPECT_EQ(d[1].shape(), (Shape{2, 1}));
-  EXPECT_EQ(Values(d[0]), (V{4, 7, 0}));
-  EXPECT_EQ(Values(d[1]), (V{4, 6}));
+  EXPECT_EQ(Values(d[0]), (Vector{4, 7, 0}));
+  EXPECT_EQ(Values(d[1]), (Vector{4, 6}));
   EXPECT_TRUE(WhereBackward(dy, condition, {3}, {2, 1}, false, true)[0].empty());
   EXPECT_TRUE(WhereBackward(dy, condition, {3}, {2, 1}, true, false)[1].empty());
 }
@@ -67,8 +63,8 @@ TEST(Axpy, AddsInPlace) {
   Random random(2);
   for (const DType dtype : {kFloat64, kFloat32, kBFloat16}) {
     const Tensor x = AnyTensor(random, {7, 90}), y = RandomView(random, {7, 90}, dtype);
-    const V vx = Values(x), vy = Values(y);
-    V want(vx.size()), tolerance(vx.size());
+    const Vector vx = Values(x), vy = Values(y);
+    Vector want(vx.size()), tolerance(vx.size());
     for (size_t i = 0; i < vx.size(); ++i) {
       want[i] = vy[i] - 0.5 * vx[i];
       tolerance[i] = Epsilon(kFloat32);
@@ -78,25 +74,25 @@ TEST(Axpy, AddsInPlace) {
   }
   const Tensor ints = FromValues({2}, {1, 2}, kInt64);
   Axpy(3, ints, ints);
-  EXPECT_EQ(Values(ints), (V{4, 8}));
+  EXPECT_EQ(Values(ints), (Vector{4, 8}));
   const Tensor t = FromValues({4}, {1, 2, 3, 4});
   Axpy(1, t.SliceAxis(0, 0, 3), t.SliceAxis(0, 1, 4));
-  EXPECT_EQ(Values(t), (V{1, 3, 5, 7}));
+  EXPECT_EQ(Values(t), (Vector{1, 3, 5, 7}));
 }
 
 TEST(Axpy, DenseBFloat16GivesTheBitsOfViews) {
   Random random(4);
   for (const Shape& shape : {Shape{1, 2}, Shape{3, 37}, Shape{259, 301}}) {
     for (double alpha : {1.0, -0.3}) {
-      V values = Values(RandomTensor(random, shape, kBFloat16));
+      Vector values = Values(RandomTensor(random, shape, kBFloat16));
       values[0] = std::nan("");
-      values.back() = std::numeric_limits<double>::infinity();
+      values.back() = kInf;
       const Tensor x = FromValues(shape, values, kBFloat16);
       const Tensor strided = RandomView(random, shape, kBFloat16);
       const Tensor dense = strided.Contiguous().Clone();
       Axpy(alpha, x, dense);
       Axpy(alpha, x, strided);
-      const V got = Values(dense), want = Values(strided);
+      const Vector got = Values(dense), want = Values(strided);
       EXPECT_TRUE(std::isnan(got[0]) && std::isnan(want[0]));
       for (size_t i = 1; i < want.size(); ++i) ASSERT_EQ(got[i], want[i]) << i;
     }
@@ -124,13 +120,13 @@ TEST(Axpy, TakesItsFactorFromATensor) {
     const Tensor same = y.Clone();
     Axpy(alpha, x, y);
     Axpy(-0.5, x, same);
-    ExpectNear(y, Values(same), V(Values(same).size(), Epsilon(kFloat32)), "axpy");
+    ExpectNear(y, Values(same), Vector(Values(same).size(), Epsilon(kFloat32)), "axpy");
   }
   const Tensor scalar = Full({}, 1);
   Axpy(FromValues({1, 1}, {2}), Full({}, 3), scalar);
-  EXPECT_EQ(Values(scalar), V{7});
+  EXPECT_EQ(Values(scalar), Vector{7});
   Axpy(scalar, scalar, scalar);
-  EXPECT_EQ(Values(scalar), V{56});
+  EXPECT_EQ(Values(scalar), Vector{56});
   const Tensor x = RandomTensor(random, {3, 4}), y = RandomTensor(random, {3, 4});
   const Tensor py = PaddedLayout::Of(y);
   Axpy(alpha, PaddedLayout::Of(x), py);
@@ -140,17 +136,17 @@ TEST(Axpy, TakesItsFactorFromATensor) {
 
 TEST(Axpy, Errors) {
   const Tensor x(Shape{2}), ints = Full({2}, 1, nullptr, kInt32);
-  ExpectError<std::invalid_argument>([&] { Axpy(1, x, Tensor(Shape{3})); }, "[Axpy]");
-  ExpectError<TypeError>([&] { Axpy(1, x, ints); }, "does not fit");
-  ExpectError<TypeError>([&] { Axpy(0.5, ints, ints); }, "does not fit");
-  ExpectError<std::invalid_argument>([&] { Axpy(1, Tensor(), x); }, "x is an empty");
-  ExpectError<std::invalid_argument>([&] { Axpy(x, x, x); }, "alpha must be a number or");
-  ExpectError<std::invalid_argument>([&] { Axpy(Tensor(), x, x); }, "alpha is an empty");
+  EXPECT_ERROR(std::invalid_argument, "[Axpy]", Axpy(1, x, Tensor(Shape{3})));
+  EXPECT_ERROR(TypeError, "does not fit", Axpy(1, x, ints));
+  EXPECT_ERROR(TypeError, "does not fit", Axpy(0.5, ints, ints));
+  EXPECT_ERROR(std::invalid_argument, "x is an empty", Axpy(1, Tensor(), x));
+  EXPECT_ERROR(std::invalid_argument, "alpha must be a number or", Axpy(x, x, x));
+  EXPECT_ERROR(std::invalid_argument, "alpha is an empty", Axpy(Tensor(), x, x));
   const Tensor one = Full({1}, 1);
-  ExpectError<std::invalid_argument>([&] { Axpy(one, one, x); }, "[Axpy] x (1,)");
-  ExpectError<TypeError>([&] { Axpy(one, ints, ints); }, "int32");
-  ExpectError<std::invalid_argument>([&] { Where(Tensor(), x, x); }, "condition");
-  ExpectError<std::invalid_argument>([&] { Where(x, x, Tensor(Shape{3})); }, "[Where]");
+  EXPECT_ERROR(std::invalid_argument, "[Axpy] x (1,)", Axpy(one, one, x));
+  EXPECT_ERROR(TypeError, "int32", Axpy(one, ints, ints));
+  EXPECT_ERROR(std::invalid_argument, "condition", Where(Tensor(), x, x));
+  EXPECT_ERROR(std::invalid_argument, "[Where]", Where(x, x, Tensor(Shape{3})));
 }
 
 }  // namespace

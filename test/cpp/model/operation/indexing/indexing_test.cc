@@ -5,13 +5,11 @@
 namespace singa::test {
 namespace {
 
-using Doubles = std::vector<double>;
-
 TEST(Slice, Defaults) {
   const Tensor x = FromValues({2, 3}, {0, 1, 2, 3, 4, 5});
-  EXPECT_EQ(Values(Slice(x, {1}, {2})), (Doubles{3, 4, 5}));
-  EXPECT_EQ(Values(Slice(x, {0, 1}, {1'000'000, INT64_MAX})), (Doubles{1, 2, 4, 5}));
-  EXPECT_EQ(Values(Slice(x, {-1}, {INT64_MIN}, {1}, {-1})), (Doubles{2, 1, 0, 5, 4, 3}));
+  EXPECT_EQ(Values(Slice(x, {1}, {2})), (Vector{3, 4, 5}));
+  EXPECT_EQ(Values(Slice(x, {0, 1}, {1'000'000, INT64_MAX})), (Vector{1, 2, 4, 5}));
+  EXPECT_EQ(Values(Slice(x, {-1}, {INT64_MIN}, {1}, {-1})), (Vector{2, 1, 0, 5, 4, 3}));
   EXPECT_EQ(Values(Slice(x, {}, {})), Values(x));
 }
 
@@ -25,17 +23,17 @@ TEST(ScatterElements, GradientsOfReductions) {
     return ScatterElementsBackward(dy, indices, 1, reduction, x, updates, y);
   };
   auto got = gradients(ScatterReduction::kAdd);
-  EXPECT_EQ(Values(got[0]), (Doubles{10, 20, 30}));
-  EXPECT_EQ(Values(got[1]), (Doubles{20, 30, 20, 30}));
+  EXPECT_EQ(Values(got[0]), (Vector{10, 20, 30}));
+  EXPECT_EQ(Values(got[1]), (Vector{20, 30, 20, 30}));
   got = gradients(ScatterReduction::kMul);
-  EXPECT_EQ(Values(got[0]), (Doubles{10, 0, -90}));
-  EXPECT_EQ(Values(got[1]), (Doubles{280, -90, 0, 270}));
+  EXPECT_EQ(Values(got[0]), (Vector{10, 0, -90}));
+  EXPECT_EQ(Values(got[1]), (Vector{280, -90, 0, 270}));
   got = gradients(ScatterReduction::kMax);
-  EXPECT_EQ(Values(got[0]), (Doubles{10, 0, 15}));
-  EXPECT_EQ(Values(got[1]), (Doubles{0, 15, 20, 0}));
+  EXPECT_EQ(Values(got[0]), (Vector{10, 0, 15}));
+  EXPECT_EQ(Values(got[1]), (Vector{0, 15, 20, 0}));
   got = gradients(ScatterReduction::kMin);
-  EXPECT_EQ(Values(got[0]), (Doubles{10, 0, 0}));
-  EXPECT_EQ(Values(got[1]), (Doubles{20, 0, 0, 30}));
+  EXPECT_EQ(Values(got[0]), (Vector{10, 0, 0}));
+  EXPECT_EQ(Values(got[1]), (Vector{20, 0, 0, 30}));
 }
 
 }  // namespace

@@ -1,13 +1,9 @@
 #include "singa/operation/interpolate.h"
 
-#include <cmath>
-
 #include "support.h"
 
 namespace singa::test {
 namespace {
-
-using Doubles = std::vector<double>;
 
 TEST(Interpolate, InfinitiesWithoutAShareDoNotCount) {
   const InterpolationHandle linear(InterpolationMode::kLinear, CoordinateMode::kAlignCorners);
@@ -15,7 +11,7 @@ TEST(Interpolate, InfinitiesWithoutAShareDoNotCount) {
   for (Preference preference : kImplementations) {
     PreferenceScope scope(preference);
     EXPECT_EQ(Values(Interpolate(linear, x, {0}, {5})),
-              (Doubles{1, HUGE_VAL, HUGE_VAL, HUGE_VAL, 3}));
+              (Vector{1, HUGE_VAL, HUGE_VAL, HUGE_VAL, 3}));
   }
 }
 
@@ -24,9 +20,9 @@ TEST(Interpolate, EmptyAndUnchanged) {
   EXPECT_EQ(Interpolate(linear, Tensor({0, 3}), {1}, {5}).shape(), Shape({0, 5}));
   EXPECT_EQ(Interpolate(linear, Tensor({2, 3}), {1}, {0}).shape(), Shape({2, 0}));
   const Tensor dx = InterpolateBackward(linear, Tensor({2, 0}), {2, 3}, {1});
-  EXPECT_EQ(Values(dx), Doubles(6, 0));
+  EXPECT_EQ(Values(dx), Vector(6, 0));
   const Tensor x = FromValues({2}, {1, 2});
-  EXPECT_EQ(Values(Interpolate(linear, x, {0}, {2})), (Doubles{1, 2}));
+  EXPECT_EQ(Values(Interpolate(linear, x, {0}, {2})), (Vector{1, 2}));
   EXPECT_NE(Interpolate(linear, x, {}, {}).block(), x.block());
 }
 

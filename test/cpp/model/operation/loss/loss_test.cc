@@ -1,14 +1,10 @@
 #include "singa/operation/loss.h"
 
 #include "model/operation/padded_layout.h"
-#include "singa/core/threads.h"
 #include "support.h"
 
 namespace singa::test {
 namespace {
-
-using V = std::vector<double>;
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 // Rounding error for results of magnitude 1.
 double Tolerance(DType dtype) { return dtype == kFloat64 ? 1e-13 : 4e-6; }
@@ -23,7 +19,7 @@ TEST(SoftmaxCrossEntropy, ExtremeScores) {
   const Tensor t = FromValues({3}, {0, 1, 2}, kInt32);
   const std::vector<Tensor> out = SoftmaxCrossEntropyForward(x, t);
   ExpectLoss(out[0], 2 * std::log(2.0) / 3, "loss");
-  ExpectNear(out[1], {1, 0, 0, 0, 0.5, 0.5, 0, 0.5, 0.5}, V(9, 1e-6), "probabilities");
+  ExpectNear(out[1], {1, 0, 0, 0, 0.5, 0.5, 0, 0.5, 0.5}, Vector(9, 1e-6), "probabilities");
   const Tensor wrong = FromValues({3}, {2, 0, 0}, kInt32);
   EXPECT_EQ(SoftmaxCrossEntropyForward(x, wrong)[0].Item(), kInf);
   const Tensor nan = FromValues({1, 2}, {std::nan(""), 0});
@@ -33,22 +29,16 @@ TEST(SoftmaxCrossEntropy, ExtremeScores) {
 TEST(SoftmaxCrossEntropy, AnyNumberOfThreadsGivesTheSameBits) {
   Random random(3);
   const Tensor x = RandomTensor(random, {1025, 101});
-  V labels(1025);
+  Vector labels(1025);
   for (size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<double>(i % 101);
   const Tensor t = FromValues({1025}, labels, kInt64);
-  const int threads = NumThreads();
-  std::vector<V> results[2];
-  for (const int n : {1, 3}) {
-    SetNumThreads(n);
+  const std::vector<Vector> results = SameOnThreads({3}, [&] {
     const std::vector<Tensor> out = SoftmaxCrossEntropyForward(x, t, 0.1);
-    results[n == 3] = {Values(out[0]), Values(out[1]),
-                       Values(SoftmaxCrossEntropyBackward(Full({}, 1), out[1], t, 0.1)),
-                       Values(MeanSquareErrorForward(x, x.AsType(kBFloat16)))};
-  }
-  SetNumThreads(threads);
-  EXPECT_EQ(results[0], results[1]);
+    return ValuesOf({out[0], out[1], SoftmaxCrossEntropyBackward(Full({}, 1), out[1], t, 0.1),
+                     MeanSquareErrorForward(x, x.AsType(kBFloat16))});
+  });
   const Tensor padded = PaddedLayout::Of(x);
-  EXPECT_EQ(Values(SoftmaxCrossEntropyForward(padded, t, 0.1)[0]), results[0][0]);
+  EXPECT_EQ(Values(SoftmaxCrossEntropyForward(padded, t, 0.1)[0]), results[0]);
 }
 
 TEST(PairLoss, Clamps) {
@@ -66,8 +56,8 @@ TEST(PairLoss, RankingHasTwoGradients) {
   const Tensor positive = FromValues({4}, {1, 0, 0.5, 0.25}),
                negative = FromValues({4}, {0, 1, 0, 0});
   const std::vector<Tensor> d = RankingLossBackward(Full({}, 4), positive, negative, 0.25);
-  EXPECT_EQ(Values(d[0]), (V{0, -1, 0, 0}));  // zero gradient where the margin is just met
-  EXPECT_EQ(Values(d[1]), (V{0, 1, 0, 0}));
+  EXPECT_EQ(Values(d[0]), (Vector{0, -1, 0, 0}));  // zero gradient where the margin is just met
+  EXPECT_EQ(Values(d[1]), (Vector{0, 1, 0, 0}));
   EXPECT_NEAR(RankingLossForward(positive, negative).Item(), 1.2 / 4, 1e-7);
   const std::vector<Tensor> mixed =
       RankingLossBackward(Full({}, 4), positive, negative.AsType(kFloat64), 0.25);

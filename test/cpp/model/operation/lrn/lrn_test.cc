@@ -5,8 +5,6 @@
 namespace singa::test {
 namespace {
 
-using Vector = std::vector<double>;
-
 TEST(Lrn, SavedOfOneImplementationServesTheOther) {
   Random random(74);
   const Tensor x = RandomTensor(random, {2, 32, 5, 5}), dy = RandomTensor(random, {2, 32, 5, 5});

@@ -1,7 +1,6 @@
 #include "singa/operation/norm.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/layout/blocked_layout.h"
 #include "core/layout/channel_lanes.h"
@@ -11,8 +10,6 @@
 
 namespace singa::test {
 namespace {
-
-using Vector = std::vector<double>;
 
 Tensor ToChannelsLast(const Tensor& t) {
   return t.ToLayout(BlockedLayoutNamed("nhwc", t.shape(), t.data_type()));
@@ -49,8 +46,7 @@ TEST(Norm, EmptyTensors) {
 
 TEST(Norm, NanStaysWithItsStatistic) {
   Random random(94);
-  for (const double bad :
-       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+  for (const double bad : {kNan, kInf}) {
     for (Preference preference : kImplementations) {
       PreferenceScope scope(preference);
       Vector values(3 * 40);

@@ -1,14 +1,8 @@
 #include "singa/operation/optimizer.h"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <limits>
-
 #include "model/operation/optimizer/spec.h"
 #include "model/operation/padded_layout.h"
 #include "singa/core/stats.h"
-#include "singa/core/threads.h"
 #include "support.h"
 
 namespace singa::test {
@@ -19,7 +13,7 @@ const Shape kShapes[] = {{3}, {16384}, {16385}, {2, 3, 4}, {0}, {40000}};
 
 struct Step {
   std::vector<Tensor> params, grads, a, b;
-  std::vector<double> decay;
+  Vector decay;
 };
 
 Step MakeStep(DType dtype, uint64_t seed) {
@@ -36,8 +30,8 @@ Step MakeStep(DType dtype, uint64_t seed) {
   return step;
 }
 
-void ExpectClose(const Tensor& got, const std::vector<double>& want) {
-  const std::vector<double> values = Values(got);
+void ExpectClose(const Tensor& got, const Vector& want) {
+  const Vector values = Values(got);
   ASSERT_EQ(values.size(), want.size());
   const double eps = 8 * Epsilon(got.data_type());
   for (size_t i = 0; i < want.size(); ++i)
@@ -50,12 +44,12 @@ template <class Update, class Formula>
 void Compare(const Update& update, const Formula& formula) {
   for (DType dtype : {kFloat32, kFloat64, kBFloat16, kFloat16}) {
     Step step = MakeStep(dtype, 3);
-    std::vector<std::vector<double>> p, a, b;
+    std::vector<Vector> p, a, b;
     for (size_t i = 0; i < step.params.size(); ++i) {
       p.push_back(Values(step.params[i]));
       a.push_back(Values(step.a[i]));
       b.push_back(Values(step.b[i]));
-      const std::vector<double> g = Values(step.grads[i]);
+      const Vector g = Values(step.grads[i]);
       for (size_t j = 0; j < g.size(); ++j) formula(p[i][j], g[j], a[i][j], b[i][j], step.decay[i]);
     }
     update(step);
@@ -87,9 +81,9 @@ TEST(Optimizer, SgdFollowsItsFormula) {
 
 TEST(Optimizer, FirstStepIgnoresTheBuffer) {
   const Tensor p = FromValues({2}, {1, 2}), g = FromValues({2}, {0.5, -1});
-  const Tensor m = FromValues({2}, {std::numeric_limits<double>::quiet_NaN(), 7});
+  const Tensor m = FromValues({2}, {kNan, 7});
   SgdUpdate({p}, {g}, {m}, {0}, 0.1, 0.9, 0.5, false, true);
-  EXPECT_EQ(Values(m), (std::vector<double>{0.5, -1}));
+  EXPECT_EQ(Values(m), (Vector{0.5, -1}));
   EXPECT_NEAR(Values(p)[0], 0.95, 1e-6);
   EXPECT_NEAR(Values(p)[1], 2.1, 1e-6);
 }
@@ -126,20 +120,11 @@ TEST(Optimizer, RmsPropAdaGradAndAdamFollowTheirFormulas) {
 }
 
 TEST(Optimizer, ThreadsDoNotChangeABit) {
-  const int before = NumThreads();
-  std::vector<std::vector<double>> results;
-  for (int threads : {1, 2, 5}) {
-    SetNumThreads(threads);
+  SameOnThreads({2, 5}, [] {
     Step s = MakeStep(kFloat32, 11);
     AdamUpdate(s.params, s.grads, s.a, s.b, s.decay, 0.01, 0.9, 0.999, 1e-8, 1, true);
-    std::vector<double> all{GlobalNorm(s.params)};
-    for (const Tensor& p : s.params)
-      for (double v : Values(p)) all.push_back(v);
-    results.push_back(all);
-  }
-  SetNumThreads(before);
-  EXPECT_EQ(results[0], results[1]);
-  EXPECT_EQ(results[0], results[2]);
+    return std::pair(GlobalNorm(s.params), ValuesOf(s.params));
+  });
 }
 
 // 1 − beta and lr / (1 − beta^step) must be computed in float64: in float32, 1 − 0.999 has an error
@@ -173,10 +158,9 @@ TEST(Optimizer, GradientsOfAnotherType) {
 }
 
 TEST(Optimizer, InfinityStaysWithoutDecay) {
-  const double inf = std::numeric_limits<double>::infinity();
-  const Tensor p = FromValues({2}, {inf, 1}), g = FromValues({2}, {1, inf}), m = Full({2}, 0);
+  const Tensor p = FromValues({2}, {kInf, 1}), g = FromValues({2}, {1, kInf}), m = Full({2}, 0);
   SgdUpdate({p}, {g}, {m}, {0}, 0.1, 0.9, 0, false, false);
-  EXPECT_EQ(Values(p), (std::vector<double>{inf, -inf}));
+  EXPECT_EQ(Values(p), (Vector{kInf, -kInf}));
 }
 
 // Parameters keep their layout, states change to it, and later updates reorder nothing.
@@ -217,7 +201,7 @@ TEST(Optimizer, WorksInTheParametersLayout) {
   const Tensor m = Full({8}, 0).SliceAxis(0, 0, 4);
   SgdUpdate({p}, {g}, {m}, {0}, 0.1, 0.9, 0, false, false);
   EXPECT_FALSE(p.is_blocked());
-  EXPECT_EQ(Values(m), (std::vector<double>{1, 1, 1, 1}));
+  EXPECT_EQ(Values(m), (Vector{1, 1, 1, 1}));
   // All become plain, too, if the formula would divide zero by zero in the padding.
   const Tensor q = PaddedLayout::Of(RandomTensor(random, {4})), v = Full({4}, 0);
   AdaGradUpdate({q}, {g}, {v}, {0}, 0.1, 0);
@@ -229,8 +213,8 @@ TEST(Optimizer, SkipsParametersWithoutGradientAndCountsWrites) {
                g = FromValues({2}, {1, 1});
   const uint64_t before = p.version(), untouched = q.version();
   SgdUpdate({p, q}, {g, Tensor()}, {}, {0, 0}, 1, 0, 0, false, false);
-  EXPECT_EQ(Values(p), (std::vector<double>{0, 1}));
-  EXPECT_EQ(Values(q), (std::vector<double>{1, 2}));
+  EXPECT_EQ(Values(p), (Vector{0, 1}));
+  EXPECT_EQ(Values(q), (Vector{1, 2}));
   EXPECT_GT(p.version(), before);
   EXPECT_EQ(q.version(), untouched);
 }
@@ -240,8 +224,8 @@ TEST(Optimizer, NormAndScale) {
   EXPECT_DOUBLE_EQ(GlobalNorm({a, Tensor(), b}), 5);
   EXPECT_EQ(GlobalNorm({}), 0);
   ScaleAll({a, Tensor(), b}, 0.5);
-  EXPECT_EQ(Values(a), (std::vector<double>{1.5, 0}));
-  EXPECT_EQ(Values(b), (std::vector<double>{2}));
+  EXPECT_EQ(Values(a), (Vector{1.5, 0}));
+  EXPECT_EQ(Values(b), (Vector{2}));
 }
 
 TEST(Optimizer, DividesByALossScaleOrLeavesTheUpdateOut) {
@@ -264,7 +248,7 @@ TEST(Optimizer, DividesByALossScaleOrLeavesTheUpdateOut) {
     }
   };
   const auto values = [](const Step& s) {
-    std::vector<std::vector<double>> all;
+    std::vector<Vector> all;
     for (const auto* tensors : {&s.params, &s.a, &s.b})
       for (const Tensor& t : *tensors) all.push_back(Values(t));
     return all;
@@ -288,7 +272,7 @@ TEST(Optimizer, DividesByALossScaleOrLeavesTheUpdateOut) {
 TEST(Optimizer, ClipsByTheNormOfAllGradients) {
   const auto update = [](const Step& s, const UpdateConditions& conditions) {
     SgdUpdate(s.params, s.grads, s.a, s.decay, 0.1, 0.9, 0, false, false, nullptr, conditions);
-    std::vector<std::vector<double>> all;
+    std::vector<Vector> all;
     for (const Tensor& t : s.params) all.push_back(Values(t));
     return all;
   };
@@ -312,17 +296,17 @@ TEST(Optimizer, TakesItsNumbersByTheCountOfUpdates) {
                          const UpdateConditions& conditions = {}) {
     AdamUpdate(s.params, s.grads, s.a, s.b, s.decay, lr, 0.9, 0.999, 1e-8, step, true, numbers,
                conditions);
-    std::vector<std::vector<double>> all;
+    std::vector<Vector> all;
     for (const auto* tensors : {&s.params, &s.a, &s.b})
       for (const Tensor& t : *tensors) all.push_back(Values(t));
     return all;
   };
   const auto rate = [](double made) { return 0.1 / (1 + made); };
   UpdateScalars numbers;
-  ExpectError<std::logic_error>([&] { (void)numbers.Table(0, 4); }, "no scalars");
+  EXPECT_ERROR(std::logic_error, "no scalars", (void)numbers.Table(0, 4));
   numbers.Collect();
   for (int made = 3; made < 7; ++made) update(Step{}, rate(made), made + 1, &numbers);
-  ExpectError<std::logic_error>([&] { (void)numbers.Table(3, 3); }, "more than 3");
+  EXPECT_ERROR(std::logic_error, "more than 3", (void)numbers.Table(3, 3));
   const Tensor table = numbers.Table(3, 6);
   for (double made : {3, 4, 6, 7, 20}) {  // the last row applies to 6 and more
     const Step picked = MakeStep(kFloat32, 3), plain = MakeStep(kFloat32, 3);
@@ -336,7 +320,7 @@ TEST(Optimizer, TakesItsNumbersByTheCountOfUpdates) {
 
 TEST(Optimizer, SumsOfSquaresAreOneForEachType) {
   const Tensor a = FromValues({2}, {1, 2}), b = FromValues({3}, {1, 1, 3}, kFloat16);
-  EXPECT_EQ(Values(SumsOfSquares({a, b, Tensor(), a})), (std::vector<double>{10, 11}));
+  EXPECT_EQ(Values(SumsOfSquares({a, b, Tensor(), a})), (Vector{10, 11}));
   EXPECT_EQ(SumsOfSquares({}).size(), 0);
 }
 
@@ -349,17 +333,16 @@ TEST(Optimizer, ALossScaleGrowsAndShrinks) {
     UpdateLossScale(squares, scale, growth, 0.1, 2);
     return Values(scale);
   };
-  using V = std::vector<double>;
   const double tenth = static_cast<double>(static_cast<float>(12 * 0.1));
-  EXPECT_EQ(next(finite), (V{3, 1, 1, 0}));
-  EXPECT_EQ(next(finite), (V{12, 0, 2, 0}));
-  EXPECT_EQ(next(finite), (V{12, 1, 3, 0}));
-  EXPECT_EQ(next(infinite), (V{tenth, 0, 3, 0}));
-  EXPECT_EQ(next(finite, 1e39), (V{tenth, 1, 4, 0}));
-  EXPECT_EQ(next(finite, 1e39), (V{tenth, 0, 5, 0}));  // too large for float32
+  EXPECT_EQ(next(finite), (Vector{3, 1, 1, 0}));
+  EXPECT_EQ(next(finite), (Vector{12, 0, 2, 0}));
+  EXPECT_EQ(next(finite), (Vector{12, 1, 3, 0}));
+  EXPECT_EQ(next(infinite), (Vector{tenth, 0, 3, 0}));
+  EXPECT_EQ(next(finite, 1e39), (Vector{tenth, 1, 4, 0}));
+  EXPECT_EQ(next(finite, 1e39), (Vector{tenth, 0, 5, 0}));  // too large for float32
   Tensor(scale.SliceAxis(0, 0, 1)).Fill(0x1p-124);
-  EXPECT_EQ(next(infinite), (V{0x1p-124, 0, 5, 1}));  // too small for float32
-  EXPECT_EQ(next(finite), (V{0x1p-124, 1, 6, 0}));
+  EXPECT_EQ(next(infinite), (Vector{0x1p-124, 0, 5, 1}));  // too small for float32
+  EXPECT_EQ(next(finite), (Vector{0x1p-124, 1, 6, 0}));
 }
 
 TEST(Optimizer, RefusesWhatDoesNotFit) {
@@ -379,20 +362,17 @@ TEST(Optimizer, RefusesWhatDoesNotFit) {
   const auto scaled = [&](const Tensor& s, const Tensor& l) {
     SgdUpdate({p}, {p}, {}, {0}, 1, 0, 0, false, false, nullptr, {s, l});
   };
-  ExpectError<std::invalid_argument>([&] { scaled(squares, Tensor()); },
-                                     "squares decide nothing without loss_scale");
-  ExpectError<std::invalid_argument>([&] { scaled(Tensor(), scale); }, "squares is missing");
+  EXPECT_ERROR(std::invalid_argument, "squares decide nothing without loss_scale",
+               scaled(squares, Tensor()));
+  EXPECT_ERROR(std::invalid_argument, "squares is missing", scaled(Tensor(), scale));
   EXPECT_THROW(scaled(squares, Full({3}, 1, nullptr, kFloat64)), std::invalid_argument);
   EXPECT_THROW(scaled(squares, Full({4}, 1)), TypeError);
   const auto conditional = [&](const UpdateConditions& conditions) {
     SgdUpdate({p}, {p}, {}, {0}, 1, 0, 0, false, false, nullptr, conditions);
   };
   const Tensor table = Full({3, 7}, 1, nullptr, kFloat64);
-  ExpectError<std::invalid_argument>(
-      [&] {
-        conditional({squares, scale, 0, table});
-      },
-      "scalars must be a table of rows of 8");
+  EXPECT_ERROR(std::invalid_argument, "scalars must be a table of rows of 8",
+               conditional({squares, scale, 0, table}));
   EXPECT_THROW(conditional({squares, Tensor(), 0, table}), std::invalid_argument);
   EXPECT_THROW(conditional({squares, Tensor(), -1}), std::invalid_argument);
   EXPECT_THROW(conditional({Tensor(), Tensor(), 1}), std::invalid_argument);

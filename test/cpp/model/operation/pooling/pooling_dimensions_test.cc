@@ -2,19 +2,12 @@
 
 #include "singa/operation/pooling.h"
 
-#include <cmath>
-#include <functional>
 #include <memory>
 
 #include "support.h"
 
 namespace singa::test {
 namespace {
-
-using Vector = std::vector<double>;
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 TEST(PoolingDimensions, NanWinsEveryMaximum) {
   for (Preference preference : kImplementations) {

@@ -6,11 +6,6 @@
 namespace singa::test {
 namespace {
 
-using Vector = std::vector<double>;
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
 TEST(Pooling, SavedOfOneImplementationServesTheOther) {
   Random random(63);
   const Tensor x = RandomTensor(random, {2, 16, 9, 9});

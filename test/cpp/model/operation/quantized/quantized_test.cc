@@ -1,8 +1,6 @@
 #include "singa/operation/quantized.h"
 
 #include <array>
-#include <cmath>
-#include <limits>
 
 #include "core/layout/channel_lanes.h"
 #include "model/operation/conv/conv_naive.h"
@@ -11,15 +9,13 @@
 namespace singa::test {
 namespace {
 
-using Doubles = std::vector<double>;
-
 using QuantizedTest = EachPreference;
 INSTANTIATE_TEST_SUITE_P(Implementations, QuantizedTest,
                          testing::Values(Preference::kReference, Preference::kFastest),
                          [](const auto& info) { return std::string(PreferenceName(info.param)); });
 
-Doubles Integers(Random& random, int64_t size, int64_t low, int64_t high) {
-  Doubles values(static_cast<size_t>(size));
+Vector Integers(Random& random, int64_t size, int64_t low, int64_t high) {
+  Vector values(static_cast<size_t>(size));
   for (double& v : values) v = static_cast<double>(random.Int(low, high));
   return values;
 }
@@ -39,7 +35,7 @@ struct Case {
   DType x_type, y_type;
   double x_zero, y_zero = 0;
   bool relu;
-  Doubles x, w, scale, bias, sums;
+  Vector x, w, scale, bias, sums;
 
   Case(Random& random, int64_t x_size, int64_t w_size, int64_t outputs, int64_t y_size,
        int64_t length)
@@ -67,7 +63,7 @@ struct Case {
 
   Tensor x_zero_tensor() const { return x_zero == 0 ? Tensor() : Number(x_zero, kInt32); }
   Tensor y_zero_tensor() const { return y_zero == 0 ? Tensor() : Number(y_zero, kInt32); }
-  static Tensor Vector(const Doubles& values) {
+  static Tensor Row(const Vector& values) {
     return values.empty() ? Tensor()
                           : FromValues({static_cast<int64_t>(values.size())}, values, kFloat32);
   }
@@ -77,7 +73,7 @@ struct Case {
   void Check(const Tensor& y, const Shape& shape, const Channel& channel) const {
     ASSERT_EQ(y.shape(), shape);
     ASSERT_EQ(y.data_type(), y_type);
-    const Doubles found = Values(y);
+    const Vector found = Values(y);
     const bool exact = y_type == kInt32 || GetPreference() == Preference::kReference;
     for (size_t i = 0; i < found.size(); ++i) {
       const auto c = static_cast<size_t>(channel(static_cast<int64_t>(i)));
@@ -102,10 +98,10 @@ void CheckConv(Random& random, const Recorder& g) {
     c.sums[static_cast<size_t>(yi)] +=
         (c.x[static_cast<size_t>(xi)] - c.x_zero) * c.w[static_cast<size_t>(wi)];
   });
-  const Tensor y = QuantizedConv(FromValues(g.input_shape(), c.x, c.x_type),
-                                 FromValues(g.weight_shape(), c.w, kInt8), c.x_zero_tensor(),
-                                 Case::Vector(c.scale), Case::Vector(c.bias), c.y_zero_tensor(),
-                                 ConvHandle(g), c.y_type, c.relu);
+  const Tensor y =
+      QuantizedConv(FromValues(g.input_shape(), c.x, c.x_type),
+                    FromValues(g.weight_shape(), c.w, kInt8), c.x_zero_tensor(), Case::Row(c.scale),
+                    Case::Row(c.bias), c.y_zero_tensor(), ConvHandle(g), c.y_type, c.relu);
   c.Check(y, g.output_shape(), [&](int64_t i) { return i / g.col_width % g.out_channels; });
 }
 
@@ -153,7 +149,7 @@ TEST_P(QuantizedTest, ColumnsOfPaddingOnOneSide) {
                  W = Full({filters, 16, 7, 7}, 1, nullptr, kInt8);
     const Recorder g =
         ConvRecorder("Conv", shape, {7, 7}, {1, 1}, {6, 6, 0, 0}, filters, false, {1, 1}, 1);
-    const Doubles sums = Values(QuantizedConv(x, W, {}, {}, {}, {}, ConvHandle(g), kInt32));
+    const Vector sums = Values(QuantizedConv(x, W, {}, {}, {}, {}, ConvHandle(g), kInt32));
     for (int64_t i = 0; i < static_cast<int64_t>(sums.size()); ++i)
       ASSERT_EQ(sums[static_cast<size_t>(i)],
                 16 * std::min<int64_t>(i / 8 % 8 + 1, 7) * std::min<int64_t>(i % 8 + 1, 7))
@@ -180,7 +176,7 @@ TEST_P(QuantizedTest, RandomProducts) {
     y.push_back(outputs);
     const Tensor result = QuantizedMatMul(
         FromValues(x, c.x, c.x_type), FromValues({length, outputs}, c.w, kInt8), c.x_zero_tensor(),
-        Case::Vector(c.scale), Case::Vector(c.bias), c.y_zero_tensor(), c.y_type, c.relu);
+        Case::Row(c.scale), Case::Row(c.bias), c.y_zero_tensor(), c.y_type, c.relu);
     c.Check(result, y, [&](int64_t i) { return i % outputs; });
     if (testing::Test::HasFatalFailure()) return;
   }
@@ -209,7 +205,7 @@ TEST_P(QuantizedTest, SumsOfTensors) {
       const auto zero = static_cast<float>(random.Int(0, 100));
       const bool plain = type == kFloat32;
       const Tensor t = FromValues(shape, Integers(random, shape.Count(), 0, 127), type);
-      const Doubles values = Values(t);
+      const Vector values = Values(t);
       for (size_t j = 0; j < sums.size(); ++j) {
         const auto value = static_cast<float>(values[j]);
         sums[j] += plain ? value : (value - zero) * scale;
@@ -223,7 +219,7 @@ TEST_P(QuantizedTest, SumsOfTensors) {
     const Tensor y = QuantizedSum(x, scales, zeros, steps ? Number(y_scale, kFloat32) : Tensor(),
                                   steps ? Number(y_zero, kInt32) : Tensor(), y_type, relu);
     ASSERT_EQ(y.is_blocked(), x[0].is_blocked());
-    const Doubles found = Values(y);
+    const Vector found = Values(y);
     for (size_t j = 0; j < sums.size(); ++j) {
       const float sum = relu ? std::max(sums[j], 0.0f) : sums[j];
       ASSERT_EQ(found[j], steps ? Step(sum / y_scale, y_zero, y_type) : sum) << j;
@@ -235,7 +231,7 @@ TEST_P(QuantizedTest, RoundsHalvesToEvenAndLimits) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Tensor x = FromValues({8}, {0.5, 1.5, 2.5, -0.5, 1e30, -1e30, nan, 254.5});
   const Tensor y = QuantizedSum({x}, {Tensor()}, {Tensor()}, {}, {}, kUInt8);
-  EXPECT_EQ(Values(y), (Doubles{0, 2, 2, 0, 255, 0, 0, 254}));
+  EXPECT_EQ(Values(y), (Vector{0, 2, 2, 0, 255, 0, 0, 254}));
 }
 
 TEST(Quantized, Errors) {
@@ -258,18 +254,12 @@ TEST(Quantized, Errors) {
   ExpectError<std::invalid_argument>(conv(x, w, scale, zero, kFloat32),
                                      "y_zero is for int8 and uint8 only");
   ExpectError<TypeError>(conv(x, w, scale, scale, kUInt8), "y_zero must be int32");
-  ExpectError<std::invalid_argument>([&] { QuantizedMatMul(x, w, {}, scale, {}, {}, kUInt8); },
-                                     "x must be (..., k) and W (k, n)");
-  ExpectError<std::invalid_argument>(
-      [&] {
-        QuantizedSum({x, x}, {{}}, {{}}, {}, {}, kUInt8);
-      },
-      "as many scales and zeros");
-  ExpectError<std::invalid_argument>(
-      [&] {
-        QuantizedSum({x, scale}, {{}, {}}, {{}, {}}, {}, {}, kUInt8);
-      },
-      "must have shape");
+  EXPECT_ERROR(std::invalid_argument, "x must be (..., k) and W (k, n)",
+               QuantizedMatMul(x, w, {}, scale, {}, {}, kUInt8));
+  EXPECT_ERROR(std::invalid_argument, "as many scales and zeros",
+               QuantizedSum({x, x}, {{}}, {{}}, {}, {}, kUInt8));
+  EXPECT_ERROR(std::invalid_argument, "must have shape",
+               QuantizedSum({x, scale}, {{}, {}}, {{}, {}}, {}, {}, kUInt8));
 }
 
 }  // namespace

@@ -3,20 +3,18 @@
 #include "model/formula/philox_fill.h"
 #include "model/operation/padded_layout.h"
 #include "singa/core/device.h"
-#include "singa/core/threads.h"
 #include "singa/operation/dropout.h"
 #include "support.h"
 
 namespace singa::test {
 namespace {
 
-using V = std::vector<double>;
 constexpr DType kFloats[] = {kFloat32, kFloat64, kBFloat16, kFloat16};
 
 struct Moments {
   double mean = 0, variance = 0, skew = 0, min = 1e300, max = -1e300;
 };
-Moments MomentsOf(const V& x) {
+Moments MomentsOf(const Vector& x) {
   Moments m;
   const auto n = static_cast<double>(x.size());
   for (double v : x) {
@@ -68,7 +66,7 @@ TEST(Random, UniformStaysBelowItsEnd) {
   }
   const Tensor t(Shape{5});
   Uniform(2, 2, t);
-  EXPECT_EQ(Values(t), (V{2, 2, 2, 2, 2}));
+  EXPECT_EQ(Values(t), (Vector{2, 2, 2, 2, 2}));
 }
 
 TEST(Random, Gaussian) {
@@ -76,7 +74,7 @@ TEST(Random, Gaussian) {
     DefaultDevice()->SetRandSeed(12);
     const Tensor t(Shape{90001}, nullptr, dtype);
     Gaussian(3, 2, t);
-    const V x = Values(t);
+    const Vector x = Values(t);
     const Moments m = MomentsOf(x);
     const double n = 90001, eps = Epsilon(dtype);
     EXPECT_NEAR(m.mean, 3, 5 * 2 / std::sqrt(n) + 4 * eps);
@@ -102,7 +100,7 @@ TEST(Random, GaussianIsBoxMuller) {
   Gaussian(0, 1, t);
   uint32_t words[6];
   PhiloxFill(7, 0, 6, words);
-  const V x = Values(t);
+  const Vector x = Values(t);
   for (int i = 0; i < 6; i += 2) {
     const double u = (words[i] + 0.5) * 0x1p-32, v = (words[i + 1] + 0.5) * 0x1p-32;
     EXPECT_NEAR(x[i], std::sqrt(-2 * std::log(u)) * std::cos(2 * M_PI * v), 1e-5);
@@ -129,21 +127,18 @@ TEST(Random, Bernoulli) {
 
 TEST(Random, OneSequenceForAllThreadsViewsAndPieces) {
   const DevicePtr device = DefaultDevice();
-  const int threads = NumThreads();
-  std::vector<V> results[2];
-  for (const int n : {1, 3}) {
-    SetNumThreads(n);
+  SameOnThreads({3}, [&] {
     device->SetRandSeed(5);
+    std::vector<Vector> results;
     for (const DType dtype : {kFloat32, kFloat64}) {
       const Tensor t(Shape{50003}, nullptr, dtype);
       Uniform(0, 1, t);
-      results[n == 3].push_back(Values(t));
+      results.push_back(Values(t));
       Gaussian(0, 1, t);
-      results[n == 3].push_back(Values(t));
+      results.push_back(Values(t));
     }
-  }
-  SetNumThreads(threads);
-  EXPECT_EQ(results[0], results[1]);
+    return results;
+  });
 
   // The second of two calls continues the sequence of the first.
   Tensor whole(Shape{1001});
@@ -175,11 +170,11 @@ TEST(Random, OneSequenceForAllThreadsViewsAndPieces) {
 
 TEST(Random, Errors) {
   const Tensor t(Shape{2}), ints(Shape{2}, nullptr, kInt32);
-  ExpectError<TypeError>([&] { Uniform(0, 1, ints); }, "[Uniform] out");
-  ExpectError<std::invalid_argument>([&] { Uniform(1, 0, t); }, "low");
-  ExpectError<std::invalid_argument>([&] { Gaussian(0, -1, t); }, "[Gaussian]");
-  ExpectError<std::invalid_argument>([&] { Bernoulli(1.5, t); }, "1.5");
-  ExpectError<std::invalid_argument>([&] { Bernoulli(0.5, Tensor()); }, "out");
+  EXPECT_ERROR(TypeError, "[Uniform] out", Uniform(0, 1, ints));
+  EXPECT_ERROR(std::invalid_argument, "low", Uniform(1, 0, t));
+  EXPECT_ERROR(std::invalid_argument, "[Gaussian]", Gaussian(0, -1, t));
+  EXPECT_ERROR(std::invalid_argument, "1.5", Bernoulli(1.5, t));
+  EXPECT_ERROR(std::invalid_argument, "out", Bernoulli(0.5, Tensor()));
 }
 
 TEST(Dropout, ScalesWhatItKeeps) {
@@ -190,8 +185,8 @@ TEST(Dropout, ScalesWhatItKeeps) {
       const std::vector<Tensor> out = DropoutForward(x, ratio);
       EXPECT_EQ(out[0].data_type(), dtype);
       EXPECT_EQ(out[1].data_type(), kUInt8);
-      const V vx = Values(x), mask = Values(out[1]);
-      V want(vx.size()), tolerance(vx.size());
+      const Vector vx = Values(x), mask = Values(out[1]);
+      Vector want(vx.size()), tolerance(vx.size());
       double kept = 0;
       for (size_t i = 0; i < vx.size(); ++i) {
         ASSERT_TRUE(mask[i] == 0 || mask[i] == 1);
@@ -210,35 +205,30 @@ TEST(Dropout, ScalesWhatItKeeps) {
 TEST(Dropout, TakesTheNextPositions) {
   const DevicePtr device = DefaultDevice();
   const Tensor x = Full({50001}, 1);
-  const int threads = NumThreads();
-  V masks[2];
-  for (const int n : {1, 3}) {
-    SetNumThreads(n);
+  const Vector mask = SameOnThreads({3}, [&] {
     device->SetRandSeed(3);
-    masks[n == 3] = Values(DropoutForward(x, 0.5)[1]);
-  }
-  SetNumThreads(threads);
-  EXPECT_EQ(masks[0], masks[1]);
+    return Values(DropoutForward(x, 0.5)[1]);
+  });
   EXPECT_EQ(device->random_state(), (std::vector<uint64_t>{3, 50001}));
-  EXPECT_NE(Values(DropoutForward(x, 0.5)[1]), masks[0]);
+  EXPECT_NE(Values(DropoutForward(x, 0.5)[1]), mask);
   // The mask does not depend on the layout of x.
   device->SetRandSeed(3);
-  EXPECT_EQ(Values(DropoutForward(PaddedLayout::Of(x), 0.5)[1]), masks[0]);
+  EXPECT_EQ(Values(DropoutForward(PaddedLayout::Of(x), 0.5)[1]), mask);
   // A dropped infinity becomes zero, not NaN.
-  const Tensor inf = Full({64}, std::numeric_limits<double>::infinity());
+  const Tensor inf = Full({64}, kInf);
   for (double v : Values(DropoutForward(inf, 0.5)[0])) EXPECT_FALSE(std::isnan(v));
 }
 
 TEST(Dropout, Errors) {
   const Tensor x(Shape{2, 3});
   const Tensor mask(Shape{2, 3}, nullptr, kUInt8);
-  ExpectError<std::invalid_argument>([&] { DropoutForward(x, 1); }, "[Dropout] ratio 1");
-  ExpectError<std::invalid_argument>([&] { DropoutForward(x, -0.1); }, "ratio");
-  ExpectError<std::invalid_argument>([&] { DropoutForward(Tensor(), 0.5); }, "x is an empty");
-  ExpectError<TypeError>([&] { DropoutForward(mask, 0.5); }, "x must be of a float type");
-  ExpectError<TypeError>([&] { DropoutBackward(x, x, 0.5); }, "mask");
-  ExpectError<std::invalid_argument>(
-      [&] { DropoutBackward(x, Tensor(Shape{3}, nullptr, kUInt8), 0.5); }, "mask");
+  EXPECT_ERROR(std::invalid_argument, "[Dropout] ratio 1", DropoutForward(x, 1));
+  EXPECT_ERROR(std::invalid_argument, "ratio", DropoutForward(x, -0.1));
+  EXPECT_ERROR(std::invalid_argument, "x is an empty", DropoutForward(Tensor(), 0.5));
+  EXPECT_ERROR(TypeError, "x must be of a float type", DropoutForward(mask, 0.5));
+  EXPECT_ERROR(TypeError, "mask", DropoutBackward(x, x, 0.5));
+  EXPECT_ERROR(std::invalid_argument, "mask",
+               DropoutBackward(x, Tensor(Shape{3}, nullptr, kUInt8), 0.5));
 }
 
 }  // namespace

@@ -4,13 +4,10 @@
 
 #include "rnn_case.h"
 #include "singa/core/device.h"
-#include "singa/core/threads.h"
 #include "support.h"
 
 namespace singa::test {
 namespace {
-
-using Doubles = std::vector<double>;
 
 struct Arguments {
   RnnHandle handle;
@@ -28,7 +25,7 @@ struct Arguments {
     if (c.states && c.mode == RnnMode::kLstm) cx = AnyTensor(random, state, dtype);
     if (!c.lengths) return;
     for (int64_t& length : lengths) length = random.Int(0, c.steps);
-    seq_lengths = FromValues({c.batch}, Doubles(lengths.begin(), lengths.end()), kInt32);
+    seq_lengths = FromValues({c.batch}, Vector(lengths.begin(), lengths.end()), kInt32);
   }
 
   std::vector<Tensor> Forward(bool training = true) const {
@@ -42,7 +39,7 @@ double Loss(const std::vector<Tensor>& out, const Tensor& dy, const Tensor& dhy,
   double loss = 0;
   const auto add = [&](const Tensor& value, const Tensor& weight) {
     if (value.empty() || weight.empty()) return;
-    const Doubles v = Values(value), w = Values(weight);
+    const Vector v = Values(value), w = Values(weight);
     for (size_t i = 0; i < v.size(); ++i) loss += v[i] * w[i];
   };
   add(out[0], dy);
@@ -66,13 +63,13 @@ void ExpectGradients(Random& random, Arguments& a, const RnnCase& c, double drop
     if (argument.empty()) return;
     ASSERT_EQ(gradient.shape(), argument.shape());
     const Tensor kept = argument;
-    const Doubles values = Values(argument), analytic = Values(gradient);
+    const Vector values = Values(argument), analytic = Values(gradient);
     for (int trial = 0; trial < 12; ++trial) {
       const size_t i = random.Int(0, static_cast<int64_t>(values.size()) - 1);
       constexpr double kStep = 1e-5;
       double loss[2];
       for (int side : {0, 1}) {
-        Doubles moved = values;
+        Vector moved = values;
         moved[i] += side == 0 ? -kStep : kStep;
         argument = FromValues(kept.shape(), moved, kFloat64);
         if (dropout > 0) DefaultDevice()->set_random_state(state);
@@ -116,7 +113,7 @@ TEST(Rnn, DropoutBetweenLayers) {
   a.w.SliceAxis(0, 0, 8).Fill(1);  // layer 0: h = x
   for (int64_t j = 0; j < 8; ++j) a.w.SliceAxis(0, 72 + 9 * j, 73 + 9 * j).Fill(1);  // identity
   DefaultDevice()->SetRandSeed(5);
-  const Doubles y = Values(a.Forward()[0]);
+  const Vector y = Values(a.Forward()[0]);
   const auto dropped = std::count(y.begin(), y.end(), 0.0);
   EXPECT_NEAR(static_cast<double>(dropped), 1600 * 0.25, 3 * std::sqrt(1600 * 0.25 * 0.75));
   for (double v : y)
@@ -132,25 +129,18 @@ TEST(Rnn, DropoutBetweenLayers) {
 
 TEST(Rnn, LargeNetworksHaveTheSameBitsForAnyNumberOfThreads) {
   Random random(44);
-  const int before = NumThreads();
   for (const RnnMode mode : {RnnMode::kLstm, RnnMode::kGru}) {
     const RnnCase c{mode, 9, 37, 40, 48, 2, 2, true, true, true};
     const Arguments a(random, c, kFloat32, 0.3);
     const Tensor dy = RandomTensor(random, {9, 37, 96});
-    std::vector<Doubles> first;
-    for (int threads : {1, 2, 5}) {
-      SetNumThreads(threads);
+    SameOnThreads({2, 5}, [&] {
       DefaultDevice()->SetRandSeed(1);
       const auto out = a.Forward();
       const auto grads = RnnBackward(a.handle, dy, Tensor(), Tensor(), a.x, a.hx, a.cx, a.w, out[0],
                                      a.seq_lengths, out[3]);
-      std::vector<Doubles> all{Values(out[0]), Values(out[1])};
-      for (int i : {0, 1, 3}) all.push_back(Values(grads[i]));
-      if (first.empty()) first = all;
-      EXPECT_EQ(all, first) << "threads " << threads;
-    }
+      return ValuesOf({out[0], out[1], grads[0], grads[1], grads[3]});
+    });
   }
-  SetNumThreads(before);
 }
 
 TEST(Rnn, SixteenBitTypesAreComputedInFloat32) {
@@ -185,7 +175,7 @@ TEST(Rnn, NoSequences) {
   EXPECT_EQ(out[0].shape(), Shape({3, 0, 4}));
   const auto grads = RnnBackward(handle, out[0], Tensor(), Tensor(), x, Tensor(), Tensor(), w,
                                  out[0], Tensor(), out[3]);
-  EXPECT_EQ(Values(grads[3]), Doubles(handle.weights_size, 0));
+  EXPECT_EQ(Values(grads[3]), Vector(handle.weights_size, 0));
 }
 
 }  // namespace

@@ -5,11 +5,6 @@
 namespace singa::test {
 namespace {
 
-using Vector = std::vector<double>;
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
 TEST(Softmax, ExtremeLanes) {
   for (Preference preference : kImplementations) {
     SCOPED_TRACE(PreferenceName(preference));

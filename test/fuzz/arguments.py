@@ -16,19 +16,8 @@ DTYPES = (
 # Either small, or so large that allocating that much fails at once.
 _INTEGERS = (
     *(0, 1, 2, 3, 0, 1, 2, -1, -2, 4, 5, 7, 8, 16, 12, 13, -3, -1000, 100, 257, 1000, 4096, 65536),
-    *(
-        2**31 - 1,
-        2**31,
-        -(2**31),
-        2**32,
-        2**40,
-        2**62,
-        2**63 - 1,
-        -(2**63),
-        2**63,
-        2**64 - 1,
-        2**64,
-    ),
+    *(2**31 - 1, 2**31, -(2**31), 2**32, 2**40),
+    *(2**62, 2**63 - 1, -(2**63), 2**63, 2**64 - 1, 2**64),
 )
 _DOUBLES = (
     *(0.0, 1.0, 0.5, -1.0, 0.9, 2.0, 0.1, 1e-5, -0.0, 3.0, -0.5, 1e300, 1e-300, -1e40),
@@ -36,17 +25,8 @@ _DOUBLES = (
 )
 _SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e30, -1e30, 1e-40], np.float64)
 _TEXTS = (
-    *(
-        "constant",
-        "reflect",
-        "edge",
-        "wrap",
-        "",
-        "fastest",
-        "no_workspace",
-        "limited_workspace",
-        "autotune",
-    ),
+    *("constant", "reflect", "edge", "wrap", ""),
+    *("fastest", "no_workspace", "limited_workspace", "autotune"),
     *("reference", "x" * 200, "\0", "ü", "%s%n", "nhwc"),
 )
 #: Values for any parameter that hardly any function accepts.

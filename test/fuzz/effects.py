@@ -55,8 +55,20 @@ class Effect:
 
 
 _EVERY = "if i % {k} == 0: "
-_WHEN = "; gain *= 3.0 if {0} > {{k}} else 1.0"
 
+
+def _ticks(top: str, number: str, before: str = "", make: str = "") -> Effect:
+    """A count that each step makes larger, by the lines `before` or by reading it."""
+    return Effect(top, make, f"{before}gain *= 3.0 if {number} > {{k}} else 1.0")
+
+
+def _set_outside(top: str, number: str, place: str, make: str = "") -> Effect:
+    """What the step reads and the loop around it changes at `place`."""
+    outside = f"{_EVERY}{place} = 1.0 + i // {{k}} % 3"
+    return Effect(top, make, f"gain *= {number}", outside=outside, benign=True)
+
+
+_SET_VARIABLE = f"{_EVERY}os.environ[{_VARIABLE!r}] = str(1.0 + i // {{k}} % 3)"
 #: What a step may do. The first one is the simplest.
 EFFECTS = {
     "nothing": Effect(benign=True),
@@ -78,45 +90,32 @@ EFFECTS = {
     ),
     "parameter filled": Effect(after="self.a.b.set_value(0.25)", benign=True),
     "dropout": Effect(before="x = autograd.dropout(x, 0.5)", benign=True),
-    "counter": Effect(make="self.n = 0", before="self.n += 1" + _WHEN.format("self.n")),
+    "counter": _ticks("", "self.n", "self.n += 1; ", make="self.n = 0"),
     "every k-th step": Effect(
         make="self.m = 0", before="self.m += 1\nif self.m % {k} == 0: gain *= 10.0"
     ),
     "counter that nobody reads": Effect(make="self.count = 0", before="self.count += 1"),
-    "counter in a dict": Effect(
-        "COUNT = {'n': 0}", before="COUNT['n'] += 1" + _WHEN.format("COUNT['n']")
-    ),
-    "global counter": Effect(
-        "TOTAL = 0", before="global TOTAL\nTOTAL += 1" + _WHEN.format("TOTAL")
-    ),
-    "closure": Effect(
+    "counter in a dict": _ticks("COUNT = {'n': 0}", "COUNT['n']", "COUNT['n'] += 1; "),
+    "global counter": _ticks("TOTAL = 0", "TOTAL", "global TOTAL\nTOTAL += 1; "),
+    "closure": _ticks(
         "def make():\n    n = 0\n    def tick():\n        nonlocal n\n        n += 1\n"
         "        return n\n    return tick\ntick = make()",
-        before="gain *= 3.0 if tick() > {k} else 1.0",
+        "tick()",
     ),
-    "counter of a class": Effect(
-        "class Shared:\n    n = 0",
-        before="Shared.n += 1" + _WHEN.format("Shared.n"),
+    "counter of a class": _ticks("class Shared:\n    n = 0", "Shared.n", "Shared.n += 1; "),
+    "counter of a function": _ticks(
+        "def called():\n    called.n = getattr(called, 'n', 0) + 1\n    return called.n", "called()"
     ),
-    "counter of a function": Effect(
-        "def called():\n    called.n = getattr(called, 'n', 0) + 1\n    return called.n",
-        before="gain *= 3.0 if called() > {k} else 1.0",
+    "default argument": _ticks(
+        "def remembered(v, seen=[]):\n    seen.append(v)\n    return len(seen)", "remembered(1)"
     ),
-    "default argument": Effect(
-        "def remembered(v, seen=[]):\n    seen.append(v)\n    return len(seen)",
-        before="gain *= 3.0 if remembered(1) > {k} else 1.0",
+    "iterator": _ticks("import itertools\nTICKS = itertools.count()", "next(TICKS)"),
+    "local of a thread": _ticks(
+        "import threading\nLOCAL = threading.local()\nLOCAL.n = 0", "LOCAL.n", "LOCAL.n += 1; "
     ),
-    "iterator": Effect(
-        "import itertools\nTICKS = itertools.count()",
-        before="gain *= 3.0 if next(TICKS) > {k} else 1.0",
-    ),
-    "local of a thread": Effect(
-        "import threading\nLOCAL = threading.local()\nLOCAL.n = 0",
-        before="LOCAL.n += 1" + _WHEN.format("LOCAL.n"),
-    ),
-    "context variable": Effect(
+    "context variable": _ticks(
         "import contextvars\nTURN = contextvars.ContextVar('TURN', default=0)",
-        before="TURN.set(TURN.get() + 1)" + _WHEN.format("TURN.get()"),
+        *("TURN.get()", "TURN.set(TURN.get() + 1); "),
     ),
     "list": Effect(
         make="self.seen = []",
@@ -141,54 +140,35 @@ EFFECTS = {
         outside=_EVERY + "net.optimizer.lr = 0.01 * (1 + i // {k} % 3)",
         benign=True,
     ),
-    "optimizer's steps": Effect(before="gain *= 3.0 if self.optimizer.steps > {k} else 1.0"),
-    "global number": Effect(
-        "RATE = 1.0",
-        before="gain *= RATE",
-        benign=True,
-        outside=_EVERY + "module.RATE = 1.0 + i // {k} % 3",
-    ),
-    "global through a function": Effect(
+    "optimizer's steps": _ticks("", "self.optimizer.steps"),
+    "global number": _set_outside("RATE = 1.0", "RATE", "module.RATE"),
+    "global through a function": _set_outside(
         "LIMIT = [1.0]\ndef inner(): return LIMIT[0]\ndef outer(): return inner()",
-        before="gain *= outer()",
-        benign=True,
-        outside=_EVERY + "module.LIMIT[0] = 1.0 + i // {k} % 3",
+        *("outer()", "module.LIMIT[0]"),
     ),
-    "object": Effect(
+    "object": _set_outside(
         "class Config: pass\nCONFIG = Config()\nCONFIG.scale = 1.0",
-        before="gain *= CONFIG.scale",
-        benign=True,
-        outside=_EVERY + "module.CONFIG.scale = 1.0 + i // {k} % 3",
+        *("CONFIG.scale", "module.CONFIG.scale"),
     ),
     "environment": Effect(
         f"import os\nos.environ[{_VARIABLE!r}] = '1'",
         before=f"gain *= float(os.environ.get({_VARIABLE!r}, '1'))",
+        outside=_SET_VARIABLE,
         benign=True,
-        outside=_EVERY + f"os.environ[{_VARIABLE!r}] = str(1.0 + i // {{k}} % 3)",
     ),
     "getenv": Effect(
         f"from os import environ, getenv\nenviron[{_VARIABLE!r}] = '1'",
         before=f"gain *= float(getenv({_VARIABLE!r}, '1'))",
+        outside=_SET_VARIABLE,
         benign=True,
-        outside=_EVERY + f"os.environ[{_VARIABLE!r}] = str(1.0 + i // {{k}} % 3)",
     ),
-    "module": Effect(
-        f"import {_SETTINGS}",
-        before=f"gain *= {_SETTINGS}.RATE",
-        benign=True,
-        outside=_EVERY + "settings.RATE = 1.0 + i // {k} % 3",
-    ),
+    "module": _set_outside(f"import {_SETTINGS}", f"{_SETTINGS}.RATE", "settings.RATE"),
     "import inside": Effect(
         before=f"from {_SETTINGS} import SIZES\nimport {_SETTINGS} as s\ngain *= SIZES[0] * s.RATE",
         benign=True,
         outside=_EVERY + "settings.SIZES[0] = 1.0 + i // {k} % 3",
     ),
-    "attribute set outside": Effect(
-        make="self.scale = 1.0",
-        before="gain *= self.scale",
-        benign=True,
-        outside=_EVERY + "net.scale = 1.0 + i // {k} % 3",
-    ),
+    "attribute set outside": _set_outside("", "self.scale", "net.scale", make="self.scale = 1.0"),
     "flag taken back": Effect(
         make="self.pending = False",
         before="if self.pending:\n    gain *= 3.0\n    self.pending = False",

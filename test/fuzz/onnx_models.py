@@ -112,11 +112,7 @@ def _seeds() -> list[Any]:
     weights = {name: np.array(value, np.int64) for name, value in numbers.items()}
     found.append(network(chain, [info("x", [2, 2, 2])], [info("y", [None, None])], weights))
     body = helper.make_graph(
-        [
-            node("Add", "v step", "w"),
-            node("Identity", "w", "out"),
-            node("Identity", "keep", "go"),
-        ],
+        [node("Add", "v step", "w"), node("Identity", "w", "out"), node("Identity", "keep", "go")],
         "body",
         [info("i", [], "int64"), info("keep", [], "bool"), info("v", [2])],
         [info("go", [], "bool"), info("w", [2]), info("out", [2])],

@@ -40,13 +40,8 @@ _FED_BY_FORWARD = frozenset(["PoolingBackward", "LrnBackward", "RnnBackward", "C
 class RawCalls(Target):
     format = "draws"
     declared = (
-        ValueError,
-        TypeError,
-        IndexError,
-        ZeroDivisionError,
-        RuntimeError,
-        NotImplementedError,
-        MemoryError,
+        *(ValueError, TypeError, IndexError, ZeroDivisionError, RuntimeError),
+        *(NotImplementedError, MemoryError),
     )
 
     def __init__(self) -> None:

@@ -192,7 +192,7 @@ class ModelFile(_File):
         )
         lenet = models.create("lenet", num_classes=2)
         tokens = models.Sequential(
-            *(layer.Embedding(5, 4), layer.TransformerEncoderLayer(4, 2, 8), layer.Linear(2)),
+            *(layer.Embedding(5, 4), layer.TransformerEncoderLayer(4, 2, 8), layer.Linear(2))
         )
         image, seeds = (1, 1, 16, 16), []
         transform = data.evaluation_transform(16, [0.5], [0.25])

@@ -1,0 +1,76 @@
+"""benchmark/defaults.py: its sets, and the page that it writes."""
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def defaults() -> ModuleType:
+    if str(ROOT / "benchmark") not in sys.path:
+        sys.path.append(str(ROOT / "benchmark"))
+    return importlib.import_module("defaults")
+
+
+def runs(*accuracies: float) -> list[dict]:
+    return [{"accuracy": a, "epochs": 10, "seconds": 2.4, "v": "1.2"} for a in accuracies]
+
+
+def test_page_names_who_is_ahead_by_more_than_noise(defaults: ModuleType) -> None:
+    counts = {"train": 1437, "test": 360, "classes": 10, "side": 8}
+    results = {
+        "digits": {"singa": runs(0.90, 0.91, 0.92), "timm": runs(0.94, 0.95, 0.96)},
+        "tiles": {"singa": runs(0.90, 0.91, 0.92), "timm": runs(0.80, 0.90, 1.00)},
+        "shapes": {"singa": runs(0.90, 0.91, 0.92), "timm": runs(0.88, 0.92, 0.96)},
+    }
+    page = defaults.page(dict.fromkeys(results, counts), results)
+    assert "| digits | 91.0 ± 0.6 | 95.0 ± 0.6 |" in page
+    assert "- digits: timm is ahead by 4.0 points." in page
+    assert "tiles: timm" not in page
+    assert "shapes: timm" not in page
+    assert "| tiles  | 1437  | 360  | 10      | 8    | 10, 2 s | 10, 2 s |" in page
+    assert max(len(line) for line in page.splitlines() if line[:1] not in ("|", "-")) <= 120
+
+
+def test_cifar10_takes_the_first_pictures_of_the_files(
+    defaults: ModuleType, tmp_path: Path
+) -> None:
+    rows = np.random.default_rng(0).integers(0, 256, (4100, 3073), np.uint8)
+    rows[:, 0] %= 10
+    rows[:2050].tofile(tmp_path / "data_batch_1.bin")
+    rows[2050:].tofile(tmp_path / "data_batch_2.bin")
+    pictures, labels, train = defaults.SETS["cifar10"](str(tmp_path))
+    assert (pictures.shape, len(labels), train) == ((4000, 32, 32, 3), 4000, 2000)
+    assert pictures[3000, 5, 7].tolist() == [
+        rows[3000, 1 + c * 1024 + 5 * 32 + 7] for c in range(3)
+    ]
+    names = [
+        "airplane",
+        "automobile",
+        "bird",
+        "cat",
+        "deer",
+        "dog",
+        "frog",
+        "horse",
+        "ship",
+        "truck",
+    ]
+    assert labels[3000] == names[rows[3000, 0]]
+
+
+def test_textures_show_their_pattern(defaults: ModuleType) -> None:
+    pictures, labels, train = defaults.SETS["textures"]("")
+    assert (pictures.shape, pictures.dtype, train) == ((3000, 32, 32, 3), np.uint8, 2000)
+    assert {labels.count(label) for label in set(labels)} == {375}
+    # A straight wave has one peak in its spectrum, a sum of blobs none so sharp.
+    spectrum = np.abs(np.fft.fft2(pictures.mean(3) - pictures.mean((1, 2, 3))[:, None, None]))
+    sharpness = spectrum.max((1, 2)) / spectrum.mean((1, 2))
+    of = {label: sharpness[np.array(labels) == label].mean() for label in ("stripes", "blobs")}
+    assert of["stripes"] > 2 * of["blobs"]

@@ -28,6 +28,9 @@ MODULES = [
 
 #: Classes whose members stand in base classes without a page, and where these end.
 _WITH_BASES = {
+    "singa.data.ImageFolder": "object",
+    "singa.data.MaskFolder": "object",
+    "singa.data.TarShards": "object",
     "singa.tensor.Tensor": "Tensor",
     "singa.layer.Layer": "object",
     "singa.model.Model": "Layer",

@@ -47,7 +47,7 @@ def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
         ("bench --batch many", "argument --batch: must be 1 or more, got many"),
         ("bench --steps -2", "argument --steps: must be 1 or more, got -2"),
         ("bench --train --inference", "not allowed with argument --train"),
-        ("bench --warmup -1 --model lenet", "[bench] warmup must be at least 0, got -1"),
+        ("bench --warmup -1 --model lenet", "[bench] warmup must not be negative, got -1"),
         ("bench --threads 100000", "threads must be in [1, 1024], got 100000"),
         ("train --model alexnet", "invalid choice: 'alexnet'"),
         ("train --epochs 0", "argument --epochs: must be 1 or more, got 0"),

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..raw.check import integer
+
 _POLL_S = 0.05  # interval in seconds at which the thread checks for `end`
 
 
@@ -67,11 +69,8 @@ class ImageBatchIter:
         capacity: int = 10,
         seed: int | None = None,
     ) -> None:
-        if batch_size < 1 or capacity < 1:
-            raise ValueError(
-                f"[ImageBatchIter] batch_size and capacity must be at least 1, "
-                f"got {batch_size} and {capacity}"
-            )
+        for name, value in (("batch_size", batch_size), ("capacity", capacity)):
+            integer("ImageBatchIter", name, value, 1)
         if not callable(image_transform):
             raise TypeError(
                 f"[ImageBatchIter] image_transform cannot be called: {image_transform!r}"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
+from ..layer.window import same_padding
 from ..ops.conv import odd_padding_of, odd_pads
 from ..raw.check import InvalidInputError, one_of
 from ..tape.operator import Dummy
@@ -100,15 +101,12 @@ def get_padding_shape(
     strides = strides_spatial or strides_spatial_shape
     _check_shapes("get_padding_shape", input_spatial_shape, kernel_spatial_shape, strides)
     one_of("get_padding_shape", "pad_mode", pad_mode, ["SAME_UPPER", "SAME_LOWER"])
-    symmetric: list[int] = []
-    odd: list[int] = []
-    for size, kernel, stride in zip(
-        input_spatial_shape, kernel_spatial_shape, strides, strict=True
-    ):
-        total = max((-(-size // stride) - 1) * stride + kernel - size, 0)
-        symmetric.append(total // 2)
-        odd += (0, total % 2) if pad_mode == "SAME_UPPER" else (total % 2, 0)
-    return tuple(symmetric), tuple(odd)
+    axes = len(strides)
+    padding = same_padding(
+        pad_mode, input_spatial_shape, kernel_spatial_shape, strides, (1,) * axes
+    )
+    pairs = list(zip(padding[:axes], padding[axes:], strict=True))
+    return tuple(map(min, pairs)), tuple(n - min(pair) for pair in pairs for n in pair)
 
 
 def same_pad_shape_check(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +72,45 @@ class ArrayDataset:
     def __getitem__(self, index: int) -> Any:
         row = tuple(array[index] for array in self.arrays)
         return row if len(row) > 1 else row[0]
+
+
+class ItemLists:
+    """Base class of sets whose attributes `_lists` hold an entry for each picture, or are None."""
+
+    _lists: ClassVar[tuple[str, ...]]
+    labels: NDArray[Any]
+
+    def __len__(self) -> int:
+        """The number of pictures."""
+        return len(getattr(self, self._lists[0]))
+
+    def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Self:
+        """The pictures with these numbers, in this order."""
+        part = copy.copy(self)
+        part._keep(indices)
+        return part
+
+    def split(self, fraction: float = 0.2, seed: int = 0) -> tuple[Self, Self]:
+        """Two sets: `fraction` of the pictures, of each class the same, drawn with `seed`, is in
+        the second.
+
+        Raises ValueError unless `fraction` lies in [0, 1].
+        """
+        first, second = split_indices(self._groups(), fraction, seed)
+        return self.take(first), self.take(second)
+
+    def _groups(self) -> NDArray[np.integer]:
+        """A number for each picture; a split takes the same share of pictures with each number."""
+        return self.labels
+
+    def _keep(self, indices: Sequence[int] | NDArray[np.integer]) -> None:
+        chosen = np.asarray(indices, np.intp)
+        for name in self._lists:
+            entries = getattr(self, name)
+            if isinstance(entries, np.ndarray):
+                setattr(self, name, entries[chosen])
+            elif entries is not None:
+                setattr(self, name, tuple(entries[index] for index in chosen.tolist()))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import warnings
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..raw.check import integer, names_keywords, one_of
 from . import label_file, picture_list
-from .dataset import split_indices
+from .dataset import ItemLists
 from .label_kinds import KINDS, numbered
 from .picture_cache import PictureCache
 from .picture_list import Broken, leave_out_broken
@@ -24,7 +23,7 @@ _PARTS = {"train", "training", "val", "valid", "validation", "test", "testing"}
 
 
 @names_keywords
-class ImageFolder:
+class ImageFolder(ItemLists):
     """Labelled pictures in files, which are decoded when they are asked for.
 
         pets = data.ImageFolder("pets")           # pets/cat/1.jpg, pets/dog/old/7.png, ...
@@ -83,6 +82,8 @@ class ImageFolder:
     (('cat', 'dog'), (3, 6, 8), 1)
     """
 
+    _lists = ("paths", "labels", "held_out")
+
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -139,16 +140,9 @@ class ImageFolder:
                 self.held_out = np.array(listed.held_out)
         self.paths: tuple[Path, ...] = tuple(paths)
         self.labels: NDArray[Any] = labels
-        self.broken: Broken = ()
+        self.broken: Broken
         kept, self.broken = leave_out_broken("ImageFolder", paths, self._check, on_error)
-        if len(kept) < len(paths):
-            self.paths, self.labels = tuple(paths[i] for i in kept), labels[kept]
-            if self.held_out is not None:
-                self.held_out = self.held_out[kept]
-
-    def __len__(self) -> int:
-        """The number of pictures."""
-        return len(self.paths)
+        self._keep(kept)
 
     def __getitem__(self, index: int) -> tuple[NDArray[np.uint8], Any]:
         """A picture, uint8 (C, H, W), and the number of its class; of another task, its row of
@@ -163,15 +157,6 @@ class ImageFolder:
         several = KINDS[self.task].several
         return f"<ImageFolder {self.name}: {len(self)} pictures, {len(self.classes)} {several}>"
 
-    def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Self:
-        """The pictures with these numbers, in this order."""
-        part = copy.copy(self)
-        chosen = np.asarray(indices, np.intp)
-        part.paths = tuple(self.paths[index] for index in chosen.tolist())
-        part.labels = self.labels[chosen]
-        part.held_out = None if self.held_out is None else self.held_out[chosen]
-        return part
-
     def split(self, fraction: float | None = None, seed: int = 0) -> tuple[Self, Self]:
         """Two sets with the same classes: `fraction` of each class (default 0.2), drawn with
         `seed`, is in the second. Where a column of the CSV file says which pictures are held out,
@@ -182,19 +167,20 @@ class ImageFolder:
         `data.split_indices`.
         """
         if self.held_out is None:
-            fraction = 0.2 if fraction is None else fraction
-            first, second = split_indices(KINDS[self.task].groups(self.labels), fraction, seed)
-        elif fraction is None:
-            first, second = np.flatnonzero(~self.held_out), np.flatnonzero(self.held_out)
-        else:
+            return super().split(0.2 if fraction is None else fraction, seed)
+        if fraction is not None:
             raise ValueError(
                 f"[ImageFolder] column {self._split_column!r} says which pictures are held out: "
                 "call split() without a fraction, or remove the column"
             )
-        parts = self.take(first), self.take(second)
+        held_out = self.held_out
+        parts = self.take(np.flatnonzero(~held_out)), self.take(np.flatnonzero(held_out))
         for part in parts:
             part.held_out = None  # it may be split further
         return parts
+
+    def _groups(self) -> NDArray[np.integer]:
+        return KINDS[self.task].groups(self.labels)
 
     def _read(self, path: Path) -> NDArray[np.uint8]:
         if self._cache is None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..raw.check import integer, names_keywords
-from .dataset import split_indices
+from .dataset import ItemLists
 from .picture_cache import PictureCache
 from .picture_list import Broken, below, leave_out_broken, some
 from .pictures import BrokenPictureError, read_mask, read_picture
@@ -22,7 +20,7 @@ _WHITE = 255
 
 
 @names_keywords
-class MaskFolder:
+class MaskFolder(ItemLists):
     """Pictures and their masks in two folders, which are decoded when they are asked for.
 
         cells = data.MaskFolder("cells", classes=("background", "cell"))
@@ -61,6 +59,7 @@ class MaskFolder:
     """
 
     has_masks = True
+    _lists = ("paths", "mask_paths")
 
     def __init__(
         self,
@@ -101,18 +100,12 @@ class MaskFolder:
             raise FileNotFoundError(f"[MaskFolder] no pictures in {root / images}")
         self.paths: tuple[Path, ...] = tuple(paths)
         self.mask_paths: tuple[Path, ...] = tuple(found[stem] for stem in stems)
-        self.broken: Broken = ()
+        self.broken: Broken
         pairs = dict(zip(self.paths, self.mask_paths, strict=True))
         kept, self.broken = leave_out_broken(
             "MaskFolder", paths, lambda path: self._read(path, pairs[path]), on_error
         )
-        if self.broken:
-            self.paths = tuple(paths[place] for place in kept)
-            self.mask_paths = tuple(pairs[path] for path in self.paths)
-
-    def __len__(self) -> int:
-        """The number of pictures."""
-        return len(self.paths)
+        self._keep(kept)
 
     def __getitem__(self, index: int) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
         """A picture, uint8 (3, H, W), and its mask, int32 (H, W).
@@ -124,21 +117,8 @@ class MaskFolder:
     def __repr__(self) -> str:
         return f"<MaskFolder {self.name}: {len(self)} pictures>"
 
-    def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Self:
-        """The pictures with these numbers, in this order."""
-        part = copy.copy(self)
-        chosen = np.asarray(indices, np.intp).tolist()
-        part.paths = tuple(self.paths[index] for index in chosen)
-        part.mask_paths = tuple(self.mask_paths[index] for index in chosen)
-        return part
-
-    def split(self, fraction: float = 0.2, seed: int = 0) -> tuple[Self, Self]:
-        """Two sets: `fraction` of the pictures, drawn with `seed`, is in the second.
-
-        Raises ValueError unless `fraction` lies in [0, 1].
-        """
-        first, second = split_indices(np.zeros(len(self), np.int32), fraction, seed)
-        return self.take(first), self.take(second)
+    def _groups(self) -> NDArray[np.integer]:
+        return np.zeros(len(self), np.int32)
 
     def _read(self, path: Path, mask_path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
         if self._cache is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import glob
 import io
 import os
@@ -13,13 +12,12 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..raw.check import integer, names_keywords
-from .dataset import split_indices
+from .dataset import ItemLists
 from .picture_list import Broken, leave_out_broken, some
 from .pictures import SUFFIXES, BrokenPictureError, check_channels, read_picture
 
@@ -37,7 +35,7 @@ class _Sample:
 
 
 @names_keywords
-class TarShards:
+class TarShards(ItemLists):
     """Labelled pictures in tar files, which are read where they lie.
 
         train = data.TarShards("shards/pets-{000000..000009}.tar")
@@ -84,6 +82,8 @@ class TarShards:
     (1, (3, 6, 8))
     """
 
+    _lists = ("_samples", "labels")
+
     def __init__(
         self,
         path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
@@ -129,19 +129,14 @@ class TarShards:
                     f"{len(self.classes)} names"
                 )
         self.labels: NDArray[np.int32] = np.array(labels, np.int32)
-        self._samples = samples
+        self._samples = tuple(samples)
         places = [self.shards[each.shard] / each.name for each in samples]
         by_place = dict(zip(places, samples, strict=True))
         kept, unreadable = leave_out_broken(
             "TarShards", places, lambda place: self._read(by_place[place], 1), on_error
         )
         self.broken: Broken = (*incomplete, *unreadable)
-        if unreadable:
-            self._samples, self.labels = [samples[place] for place in kept], self.labels[kept]
-
-    def __len__(self) -> int:
-        """The number of pictures."""
-        return len(self._samples)
+        self._keep(kept)
 
     def __getitem__(self, index: int) -> tuple[NDArray[np.uint8], int]:
         """A picture, uint8 (C, H, W), and the number of its class.
@@ -152,22 +147,6 @@ class TarShards:
 
     def __repr__(self) -> str:
         return f"<TarShards {self.name}: {len(self)} pictures, {len(self.classes)} classes>"
-
-    def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Self:
-        """The pictures with these numbers, in this order."""
-        part = copy.copy(self)
-        chosen = np.asarray(indices, np.intp)
-        part._samples = [self._samples[index] for index in chosen.tolist()]
-        part.labels = self.labels[chosen]
-        return part
-
-    def split(self, fraction: float = 0.2, seed: int = 0) -> tuple[Self, Self]:
-        """Two sets: `fraction` of each class, drawn with `seed`, is in the second.
-
-        Raises ValueError unless `fraction` lies in [0, 1].
-        """
-        first, second = split_indices(self.labels, fraction, seed)
-        return self.take(first), self.take(second)
 
     def shuffled(self, rng: np.random.Generator) -> NDArray[np.intp]:
         """Numbers of the pictures in the order of an epoch: that of the files is drawn, then each

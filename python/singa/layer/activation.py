@@ -126,10 +126,6 @@ class ReLU6(Layer):
         return autograd.relu6(x)
 
 
-#: Activations that run with the batch norm before them (`Sequential`).
-BEHIND_NORM: dict[type, str] = {Hardswish: "hardswish", ReLU6: "relu6", SiLU: "silu"}
-
-
 class Tanh(Layer):
     """Hyperbolic tangent.
 

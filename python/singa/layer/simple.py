@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterator, Sequence
 
 from .. import autograd
-from ..raw.check import fraction, integer, integers
+from ..raw.check import axis_of, fraction, integer, integers
 from ..raw.words import spelled
 from ..tensor import Tensor
-from .activation import BEHIND_NORM
+from .activation import Hardswish, ReLU6, SiLU
 from .base import Layer
 from .hooks import hooked_forward
 from .norm import BatchNorm2d
@@ -78,7 +78,7 @@ class ReLU(Layer):
 
 
 #: Activations that run with the batch norm before them.
-_BEHIND_NORM: dict[type, str] = {ReLU: "relu", **BEHIND_NORM}
+_BEHIND_NORM = {ReLU: "relu", Hardswish: "hardswish", ReLU6: "relu6", SiLU: "silu"}
 
 
 class Sigmoid(Layer):
@@ -134,10 +134,8 @@ class Unflatten(Layer):
         self.unflattened_size = integers("Unflatten", "unflattened_size", unflattened_size, -1)
 
     def forward(self, x: Tensor) -> Tensor:
-        shape, axes = tuple(x.shape), len(x.shape)
-        if not -axes <= self.dim < axes:
-            raise ValueError(f"[{self.title}] axis {self.dim} is outside {shape}")
-        axis = self.dim % axes
+        shape = tuple(x.shape)
+        axis = axis_of(self.title, self.dim, shape)
         known = math.prod(each for each in self.unflattened_size if each != -1)
         open_axes = self.unflattened_size.count(-1)
         rest = shape[axis] % known if known and open_axes else shape[axis] - known

@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import autograd, initializer, layer, model
 from ..layer.conv import Pair
+from ..raw.check import fraction, integer
 from ..tensor import Tensor
 
 #: Fills a tensor with initial values.
@@ -42,14 +43,9 @@ class Classifier(model.Model):
 
     def __init__(self, num_classes: int, label_smoothing: float = 0.0) -> None:
         super().__init__()
-        if num_classes < 1:
-            raise ValueError(f"[{type(self).__name__}] num_classes must be positive: {num_classes}")
-        if not 0 <= label_smoothing < 1:
-            raise ValueError(
-                f"[{type(self).__name__}] label_smoothing must lie in [0, 1): {label_smoothing}"
-            )
-        self.num_classes = num_classes
-        self.label_smoothing = label_smoothing
+        kind = type(self).__name__
+        self.num_classes = integer(kind, "num_classes", num_classes, 1)
+        self.label_smoothing = fraction(kind, "label_smoothing", label_smoothing, open_end=True)
 
     def replace_head(self, num_outputs: int) -> tuple[str, ...]:
         paths = super().replace_head(num_outputs)

@@ -19,7 +19,7 @@ from ..networks.graph import Graph, Initializer, Node, ValueType, subgraphs
 from ..networks.model import NetworkModel
 from ..networks.network import Network
 from ..networks.tensors import as_tensor, as_value
-from ..raw.check import one_of
+from ..raw.check import integer, one_of
 from ..tape import autocast
 from ..tape.behaviour import behaviour
 from ..tape.grad_mode import training
@@ -153,8 +153,7 @@ class ImportedModel(NetworkModel):
         Its weight is filled by `fill`, its biases with 0. Returns their names. Raises ValueError if
         the first output does not come from such a layer, apart from softmax and reshapes.
         """
-        if num_outputs < 1:
-            raise ValueError(f"[replace_head] num_outputs must be positive, got {num_outputs}")
+        integer("replace_head", "num_outputs", num_outputs, 1)
         weight, axis, biases = _head(self._graph, self._keys)
         old = self.__dict__[self._keys[weight]]
         shape = list(old.shape)

@@ -39,7 +39,7 @@ _INTERNAL = frozenset(
     [
         *("Binary", "BinaryOperator", "Elementwise", "Promoting", "Reduction", "Scalar"),
         *("Clone", "Contiguous", "Index", "autocast_operands", "converted", "promoted"),
-        *("beside_number", "constant_beside", "inverse", "with_operands"),
+        *("beside_number", "combined", "constant_beside", "inverse", "with_operands"),
         *("cubic_far", "cubic_near", "folded", "odd_padding_of", "odd_pads", "reflected"),
         *("TargetLoss", "as_float", "function_of", "in_type", "is_one", "sampled"),
         *("softmax_along", "tap"),

@@ -196,7 +196,7 @@ class Xor(_Comparison):
     code = _c.BinaryOp_kXor
 
 
-def _call(kind: type[Binary], a: Any, b: Any) -> Tensor:
+def combined(kind: type[Binary], a: Any, b: Any) -> Tensor:
     """Applies an operator to a and b, one of which may be a number or an array."""
     if isinstance(a, Tensor) and isinstance(b, Tensor) and kind is not Div:
         return kind()(a, b)[0]
@@ -270,7 +270,7 @@ def add(a: Any, b: Any) -> Tensor:
     Tensor([[11., 21.],
             [12., 22.]], dtype=float32)
     """
-    return _call(Add, a, b)
+    return combined(Add, a, b)
 
 
 def sub(a: Any, b: Any) -> Tensor:
@@ -281,7 +281,7 @@ def sub(a: Any, b: Any) -> Tensor:
     >>> autograd.sub(tensor.Tensor(data=[3.0, 5.0]), 1)
     Tensor([2., 4.], dtype=float32)
     """
-    return _call(Sub, a, b)
+    return combined(Sub, a, b)
 
 
 def mul(x: Any, y: Any) -> Tensor:
@@ -292,7 +292,7 @@ def mul(x: Any, y: Any) -> Tensor:
     >>> autograd.mul(tensor.Tensor(data=[3.0, 5.0]), tensor.Tensor(data=[2.0, 0.5]))
     Tensor([6. , 2.5], dtype=float32)
     """
-    return _call(Mul, x, y)
+    return combined(Mul, x, y)
 
 
 def div(a: Any, b: Any) -> Tensor:
@@ -303,7 +303,7 @@ def div(a: Any, b: Any) -> Tensor:
     >>> autograd.div(tensor.Tensor(data=[3, 5], dtype="int32"), 2)
     Tensor([1.5, 2.5], dtype=float32)
     """
-    return _call(Div, a, b)
+    return combined(Div, a, b)
 
 
 def pow(a: Any, b: Any) -> Tensor:
@@ -315,7 +315,7 @@ def pow(a: Any, b: Any) -> Tensor:
     >>> autograd.pow(tensor.Tensor(data=[2.0, 3.0]), 2)
     Tensor([4., 9.], dtype=float32)
     """
-    return _call(Pow, a, b)
+    return combined(Pow, a, b)
 
 
 def mod(a: Any, b: Any) -> Tensor:
@@ -326,7 +326,7 @@ def mod(a: Any, b: Any) -> Tensor:
     >>> autograd.mod(tensor.Tensor(data=[-7, 7], dtype="int32"), 3)
     Tensor([2, 1], dtype=int32)
     """
-    return _call(Mod, a, b)
+    return combined(Mod, a, b)
 
 
 def floor_divide(a: Any, b: Any) -> Tensor:
@@ -338,7 +338,7 @@ def floor_divide(a: Any, b: Any) -> Tensor:
     >>> autograd.floor_divide(tensor.Tensor(data=[-7, 7], dtype="int32"), 2)
     Tensor([-4,  3], dtype=int32)
     """
-    return _call(FloorDiv, a, b)
+    return combined(FloorDiv, a, b)
 
 
 def prelu(x: Tensor, slope: Tensor) -> Tensor:
@@ -360,7 +360,7 @@ def less(x: Any, y: Any) -> Tensor:
     >>> autograd.less(tensor.Tensor(data=[1.0, 2.0, 3.0]), 2)
     Tensor([ True, False, False], dtype=bool)
     """
-    return _call(Less, x, y)
+    return combined(Less, x, y)
 
 
 def less_equal(x: Any, y: Any) -> Tensor:
@@ -371,7 +371,7 @@ def less_equal(x: Any, y: Any) -> Tensor:
     >>> autograd.less_equal(tensor.Tensor(data=[1.0, 2.0, 3.0]), 2)
     Tensor([ True,  True, False], dtype=bool)
     """
-    return _call(LessEqual, x, y)
+    return combined(LessEqual, x, y)
 
 
 def greater(x: Any, y: Any) -> Tensor:
@@ -382,7 +382,7 @@ def greater(x: Any, y: Any) -> Tensor:
     >>> autograd.greater(tensor.Tensor(data=[1.0, 2.0, 3.0]), 2)
     Tensor([False, False,  True], dtype=bool)
     """
-    return _call(Greater, x, y)
+    return combined(Greater, x, y)
 
 
 def greater_equal(x: Any, y: Any) -> Tensor:
@@ -393,7 +393,7 @@ def greater_equal(x: Any, y: Any) -> Tensor:
     >>> autograd.greater_equal(tensor.Tensor(data=[1.0, 2.0, 3.0]), 2)
     Tensor([False,  True,  True], dtype=bool)
     """
-    return _call(GreaterEqual, x, y)
+    return combined(GreaterEqual, x, y)
 
 
 def equal(x: Any, y: Any) -> Tensor:
@@ -404,7 +404,7 @@ def equal(x: Any, y: Any) -> Tensor:
     >>> autograd.equal(tensor.Tensor(data=[1.0, 2.0, 3.0]), 2)
     Tensor([False,  True, False], dtype=bool)
     """
-    return _call(Equal, x, y)
+    return combined(Equal, x, y)
 
 
 def not_equal(x: Any, y: Any) -> Tensor:
@@ -415,7 +415,7 @@ def not_equal(x: Any, y: Any) -> Tensor:
     >>> autograd.not_equal(tensor.Tensor(data=[1.0, 2.0, 3.0]), 2)
     Tensor([ True, False,  True], dtype=bool)
     """
-    return _call(NotEqual, x, y)
+    return combined(NotEqual, x, y)
 
 
 def _and(a: Tensor, b: Tensor) -> Tensor:

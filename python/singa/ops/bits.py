@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .. import singa_wrap as _c
 from ..dtypes import BY_VALUE, bool_, is_float, uint8
 from ..tape.tensor import Tensor
-from .arithmetic import Binary, with_operands
+from .arithmetic import Binary, combined
 from .base import Constant
 from .elementwise import Not, Scalar
 
@@ -62,11 +62,6 @@ class ShiftRight(_Shift):
     code = _c.BinaryOp_kShiftRight
 
 
-def _call(kind: type[Binary], a: Any, b: Any) -> Tensor:
-    op, xs = with_operands(kind, a, b)
-    return op(*xs)[0]
-
-
 def inverse(x: Tensor) -> tuple[Operator, Tensor]:
     """The operator that inverts all bits of x, and its argument: -1 - x, or the logical not of
     bools.
@@ -89,7 +84,7 @@ def bitwise_and(a: Any, b: Any) -> Tensor:
     >>> autograd.bitwise_and(tensor.Tensor(data=[6, 12], dtype="int32"), 10)
     Tensor([2, 8], dtype=int32)
     """
-    return _call(BitAnd, a, b)
+    return combined(BitAnd, a, b)
 
 
 def bitwise_or(a: Any, b: Any) -> Tensor:
@@ -100,7 +95,7 @@ def bitwise_or(a: Any, b: Any) -> Tensor:
     >>> autograd.bitwise_or(tensor.Tensor(data=[6, 12], dtype="int32"), 10)
     Tensor([14, 14], dtype=int32)
     """
-    return _call(BitOr, a, b)
+    return combined(BitOr, a, b)
 
 
 def bitwise_xor(a: Any, b: Any) -> Tensor:
@@ -111,7 +106,7 @@ def bitwise_xor(a: Any, b: Any) -> Tensor:
     >>> autograd.bitwise_xor(tensor.Tensor(data=[6, 12], dtype="int32"), 10)
     Tensor([12,  6], dtype=int32)
     """
-    return _call(BitXor, a, b)
+    return combined(BitXor, a, b)
 
 
 def bitwise_not(x: Tensor) -> Tensor:
@@ -135,7 +130,7 @@ def bitwise_left_shift(a: Any, b: Any) -> Tensor:
     >>> autograd.bitwise_left_shift(tensor.Tensor(data=[1, 3], dtype="int32"), 4)
     Tensor([16, 48], dtype=int32)
     """
-    return _call(ShiftLeft, a, b)
+    return combined(ShiftLeft, a, b)
 
 
 def bitwise_right_shift(a: Any, b: Any) -> Tensor:
@@ -147,4 +142,4 @@ def bitwise_right_shift(a: Any, b: Any) -> Tensor:
     >>> autograd.bitwise_right_shift(tensor.Tensor(data=[-5, 48], dtype="int32"), 1)
     Tensor([-3, 24], dtype=int32)
     """
-    return _call(ShiftRight, a, b)
+    return combined(ShiftRight, a, b)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..raw.check import integer
+from ..raw.check import axis_of
 from ..tape.arguments import names_arguments
 from ..tape.operator import apply
 from ..tape.tensor import Tensor
@@ -42,8 +42,8 @@ def tensordot(
         first, second = axes
         over_a = [first] if isinstance(first, int) else list(first)
         over_b = [second] if isinstance(second, int) else list(second)
-    over_a = [_axis(axis, A) for axis in over_a]
-    over_b = [_axis(axis, B) for axis in over_b]
+    over_a = [axis_of("tensordot", axis, A.shape) for axis in over_a]
+    over_b = [axis_of("tensordot", axis, B.shape) for axis in over_b]
     lengths_a, lengths_b = [A.shape[i] for i in over_a], [B.shape[i] for i in over_b]
     if lengths_a != lengths_b:
         raise ValueError(
@@ -56,12 +56,6 @@ def tensordot(
     right = B.transpose(over_b + free_b).reshape((inner, _size(B, free_b)))
     shape = [A.shape[i] for i in free_a] + [B.shape[i] for i in free_b]
     return (left @ right).reshape(shape or (1,))
-
-
-def _axis(axis: int, t: Tensor) -> int:
-    if not -t.ndim() <= integer("tensordot", "axes", axis) < t.ndim():
-        raise ValueError(f"[tensordot] axis {axis} is outside a tensor of shape {t.shape}")
-    return axis % t.ndim()
 
 
 def _size(t: Tensor, axes: Sequence[int]) -> int:

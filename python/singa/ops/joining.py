@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import singa_wrap as _c
-from ..raw.check import integer, integers
+from ..raw.check import axis_of, integer, integers
 from ..tape.tensor import Tensor
 from .base import BuiltinOperator, axes_of, integers_of
 from .conversion import Promoting
@@ -42,9 +42,7 @@ class Split(BuiltinOperator):
         if parts is None:
             assert self.num_output is not None
             shape = x.shape()
-            if not -len(shape) <= self.axis < len(shape):
-                raise ValueError(f"[Split] axis {self.axis} is outside a tensor of shape {shape}")
-            length, left = divmod(shape[self.axis], self.num_output)
+            length, left = divmod(shape[axis_of("Split", self.axis, shape)], self.num_output)
             if left:
                 raise ValueError(
                     f"[Split] {self.num_output} equal pieces of shape {shape} along {self.axis}"

@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import singa_wrap as _c
 from ..dtypes import as_dtype, bool_, float32, int64, is_float, wide_type
-from ..raw.check import integer, number
+from ..raw.check import axis_of, integer, number
 from ..tape.elements import as_raw
 from ..tape.grad_mode import no_grad
 from ..tape.tensor import Tensor, wrap
@@ -259,14 +259,6 @@ def linspace(
     return wrap(as_raw(array, as_dtype(dtype), device), False)
 
 
-def _place(op: str, x: Tensor, axis: int) -> int:
-    """The axis, counted from the front. A tensor without axes has axis 0."""
-    place, rank = integer(op, "axis", axis), len(x.shape) or 1
-    if not -rank <= place < rank:
-        raise ValueError(f"[{op}] axis {place} is outside a tensor of shape {x.shape}")
-    return place % rank
-
-
 def _running(join: Callable[[Tensor, Tensor], Tensor], x: Tensor, axis: int) -> Tensor:
     """join(join(x[0], x[1]), ...) up to each element."""
     length, distance = (x.shape[axis] if x.shape else 1), 1
@@ -295,7 +287,7 @@ def cumprod(x: Tensor, axis: int) -> Tensor:
     >>> autograd.cumprod(tensor.Tensor(data=[2.0, 3.0, 4.0]), 0)
     Tensor([ 2.,  6., 24.], dtype=float32)
     """
-    axis = _place("cumprod", x, axis)
+    axis = axis_of("cumprod", axis, x.shape or (1,))
     if not is_float(x.dtype):
         return _running(lambda a, b: a * b, converted(x, int64), axis)
     return _widely(lambda a, b: a * b, x, axis)
@@ -310,7 +302,7 @@ def logcumsumexp(x: Tensor, axis: int) -> Tensor:
     >>> autograd.logcumsumexp(tensor.Tensor(data=[0.0, 0.0, 1000.0]), 0)
     Tensor([   0.    ,    0.6931, 1000.    ], dtype=float32)
     """
-    axis = _place("logcumsumexp", x, axis)
+    axis = axis_of("logcumsumexp", axis, x.shape or (1,))
     return _widely(logaddexp, x if is_float(x.dtype) else converted(x, float32), axis)
 
 
@@ -341,7 +333,7 @@ def cummin(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
 def _extremes(
     op: str, join: Callable[[Tensor, Tensor], Tensor], x: Tensor, axis: int
 ) -> tuple[Tensor, Tensor]:
-    axis = _place(op, x, axis)
+    axis = axis_of(op, axis, x.shape or (1,))
     shape = tuple(x.shape)
     row = reshape(x, shape or (1,))
     with no_grad():
@@ -370,7 +362,7 @@ def diff(x: Tensor, n: int = 1, axis: int = -1, prepend: Any = None, append: Any
     times = integer("diff", "n", n, 0)
     if not x.shape:
         raise ValueError("[diff] a tensor without axes has no differences")
-    axis = _place("diff", x, axis)
+    axis = axis_of("diff", axis, x.shape)
     if prepend is not None or append is not None:
         pieces = (prepend, x, append)
         x = cat([tensor_of(piece, x) for piece in pieces if piece is not None], axis)

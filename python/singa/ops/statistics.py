@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
 from ..dtypes import bool_, float16, float32, is_float, wide_type
-from ..raw.check import number, positive
+from ..raw.check import axis_of, number, positive
 from ..tape.tensor import Tensor
 from .arithmetic import clip, equal, greater, not_equal
 from .base import BuiltinOperator, axes_of
@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 def _length(op: str, x: Tensor, axis: Axes) -> int:
     """The number of elements that are reduced to one."""
     shape = x.shape or (1,)
-    axes = axes_of(op, axis)
-    if wrong := [i for i in axes if not -len(shape) <= i < len(shape)]:
-        raise ValueError(f"[{op}] axis {wrong[0]} is outside a tensor of shape {shape}")
+    axes = [axis_of(op, i, shape) for i in axes_of(op, axis)]
     return math.prod(shape[i] for i in axes) if axes else x.size()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from . import words
@@ -98,6 +98,14 @@ def integers(op: str, name: str, values: Any, least: int | None = None) -> tuple
     if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
         raise TypeError(f"[{op}] {name} must be integers, got {type(values).__name__}")
     return tuple([integer(op, name, value, least) for value in values])
+
+
+def axis_of(op: str, value: Any, shape: Sequence[int]) -> int:
+    """An axis of this shape, counted from the front."""
+    axis, rank = integer(op, "axis", value), len(shape)
+    if not -rank <= axis < rank:
+        raise ValueError(f"[{op}] axis {axis} is outside a tensor of shape {tuple(shape)}")
+    return axis % rank
 
 
 def number(op: str, name: str, value: Any) -> float:

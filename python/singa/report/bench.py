@@ -166,13 +166,13 @@ def bench(
     >>> figures["ms"] > 0
     True
     """
+    from ..raw.check import integer
     from ..raw.process import get_num_threads
     from . import plan_cache
     from .diagnostics import Report, device_memory, layout_report
 
     for name, value, least in (("batch", batch, 0), ("steps", steps, 1), ("warmup", warmup, 0)):
-        if value < least:
-            raise ValueError(f"[bench] {name} must be at least {least}, got {value}")
+        integer("bench", name, value, least)
     step = Case(model, batch, training)
     base = resident_mib("VmRSS")
     reset_high_water()

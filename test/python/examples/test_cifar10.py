@@ -184,7 +184,7 @@ def test_no_gpu(main, tmp_path, monkeypatch, capsys):
         (["--lr", "nan"], 2, "argument --lr: must be 0 or more, got nan"),
         (["--lr", "inf"], 2, "argument --lr: must be 0 or more, got inf"),
         (["--seed", "-1"], 2, "argument --seed: must be 0 or more, got -1"),
-        (["--label-smoothing", "1"], 1, "label_smoothing must lie in [0, 1): 1.0"),
+        (["--label-smoothing", "1"], 1, "label_smoothing must lie in [0, 1), got 1"),
         (["--threads", "4000"], 1, "threads must be in [1, 1024], got 4000"),
         (["--batch-size", "100000000"], 1, "MiB asked for"),
         (["--resume"], 2, "holds no checkpoint"),

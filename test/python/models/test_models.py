@@ -254,7 +254,11 @@ def test_label_smoothing_and_classes():
     [
         (lambda: models.create("resnet21"), ValueError, "no model 'resnet21'; there are alexnet"),
         (lambda: models.create("lenet", classes=3), TypeError, "classes"),
-        (lambda: models.create("lenet", num_classes=0), ValueError, "num_classes must be positive"),
+        (
+            lambda: models.create("lenet", num_classes=0),
+            ValueError,
+            "num_classes must be at least 1",
+        ),
         (lambda: models.create("lenet", label_smoothing=1), ValueError, "label_smoothing"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...layer.window import same_padding
 from ...networks.errors import Refused
 from ...networks.graph import Node
 from ...tensor import Tensor
@@ -74,11 +75,4 @@ class Window:
             return (0,) * (2 * len(size))
         if self.auto_pad == "NOTSET":
             return self.of(self.pads, 2 * len(size), 0)
-        before, after = [], []
-        for n, k, s, d in zip(size, kernel, strides, dilations, strict=True):
-            total = max((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0)
-            less, more = total // 2, total - total // 2
-            upper = self.auto_pad == "SAME_UPPER"
-            before.append(less if upper else more)
-            after.append(more if upper else less)
-        return (*before, *after)
+        return same_padding(self.auto_pad, size, kernel, strides, dilations)

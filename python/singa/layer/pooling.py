@@ -25,16 +25,15 @@ class _Pooling(Window):
     handle_settings = ("is_max", "ceil_mode", "count_include_pad")
 
     def _make_handle(self, x: Tensor, padding: tuple[int, ...]) -> Any:
-        lacking = self.axes + 2 - len(x.shape)  # 1 for x (N, C, l) of pooling along the width
         return singa_wrap.PoolingHandle(
             x.data,
-            self.kernel_size[lacking:],
-            self.stride[lacking:],
-            padding[lacking :: 1 + lacking],  # what comes before, and perhaps what comes behind
+            self.kernel_size,
+            self.stride,
+            padding,
             self.is_max,
             self.ceil_mode,
             self.count_include_pad,
-            self.dilation[lacking:],
+            self.dilation,
         )
 
     def _handle_key(self, x: Tensor, padding: tuple[int, ...]) -> tuple[int, ...]:
@@ -203,6 +202,20 @@ class _Pool1d(Pooling2d):
 
     def _handle_key(self, x: Tensor, padding: tuple[int, ...]) -> tuple[int, ...]:
         return (*super()._handle_key(x, padding), len(x.shape))
+
+    def _make_handle(self, x: Tensor, padding: tuple[int, ...]) -> Any:
+        if len(x.shape) != 3:
+            return super()._make_handle(x, padding)
+        return singa_wrap.PoolingHandle(
+            x.data,
+            self.kernel_size[1:],
+            self.stride[1:],
+            padding[1::2],  # (left) or (left, right)
+            self.is_max,
+            self.ceil_mode,
+            self.count_include_pad,
+            self.dilation[1:],
+        )
 
     def forward(self, x: Tensor) -> Any:
         if len(x.shape) != 3 or self.return_indices:

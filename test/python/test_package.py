@@ -114,11 +114,7 @@ def test_importing_starts_no_threads(before: str | None, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize(
     ("given", "spins"),
-    [
-        ({}, "3000"),
-        ({"GOMP_SPINCOUNT": "17"}, "17"),
-        ({"OMP_WAIT_POLICY": "passive"}, "0"),
-    ],
+    [({}, "3000"), ({"GOMP_SPINCOUNT": "17"}, "17"), ({"OMP_WAIT_POLICY": "passive"}, "0")],
     ids=str,
 )
 def test_threads_that_wait_soon_sleep(

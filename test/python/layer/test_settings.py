@@ -33,13 +33,7 @@ CHANGES = [
         2,
         IMAGES,
     ),
-    (
-        layer.Conv1d,
-        {"in_channels": 4, "out_channels": 3, "kernel_size": 3},
-        "stride",
-        2,
-        (2, 4, 9),
-    ),
+    (layer.Conv1d, {"in_channels": 4, "out_channels": 3, "kernel_size": 3}, "stride", 2, (2, 4, 9)),
     (
         layer.Conv3d,
         {"in_channels": 2, "out_channels": 3, "kernel_size": 2},

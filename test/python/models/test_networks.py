@@ -48,8 +48,7 @@ def test_files_and_summary(executed, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters"),
-    [("vit_tiny_16", 5_717_416), ("vit_small_16", 22_050_664)],
+    ("name", "parameters"), [("vit_tiny_16", 5_717_416), ("vit_small_16", 22_050_664)]
 )
 def test_sizes_of_vit(name, parameters):
     net = models.create(name)

@@ -41,7 +41,6 @@ def test_an_input_of_length_0_takes_no_other() -> None:
 
 
 def test_an_output_without_a_type() -> None:
-    """The type is inferred."""
     model = _relu([2, 3], [2, 3])
     model.graph.output[0].ClearField("type")
     net = singa.onnx.load(model)
@@ -92,7 +91,6 @@ def test_nodes_in_any_order() -> None:
 
 
 def test_a_cycle_is_refused() -> None:
-    """There is no order, and the checker names a node."""
     nodes = [node("Add", "x b", "a", "first"), node("Relu", "a", "b"), node("Neg", "b", "y")]
     with pytest.raises(InvalidModelError, match=r"sorted.*first"):
         singa.onnx.load(network(nodes, [info("x", [2, 3])], [info("y", [2, 3])]))

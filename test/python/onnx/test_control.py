@@ -86,7 +86,6 @@ _FORMS = {
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("name", _FORMS)
 def test_graphs_of_the_wrong_form(name: str, known: bool) -> None:
-    """They are refused when the file is read, whatever is known then."""
     call, why = _FORMS[name]
     nodes = [call] if "y" in call.output else [call, node("Neg", "x", "y")]
     constants = {"n": np.array(2)} | ({"c": np.array("few" not in name)} if known else {})

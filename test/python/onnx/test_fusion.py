@@ -296,7 +296,6 @@ _SHUFFLES: dict[str, tuple[Any, Any, int]] = {
 
 @pytest.mark.parametrize("name", _SHUFFLES)
 def test_channel_shuffles(name: str) -> None:
-    """One step, whose shapes are known when it runs; as NumPy in any case."""
     steps, last, count = _SHUFFLES[name]
     net = singa.onnx.load(_shuffles(*steps, last=last))
     assert len(_steps(net)) == count

@@ -59,5 +59,5 @@ def test_all_calls_give_what_onnx_runtime_gives() -> None:
     assert len({op for op, _ in right}) >= 170
     assert len(right) >= 480
     assert {op for op, _ in refused} <= {
-        *("BatchNormalization", "Bernoulli", "Pad", "OptionalGetElement", "OptionalHasElement"),
+        *("BatchNormalization", "Bernoulli", "Pad", "OptionalGetElement", "OptionalHasElement")
     }

@@ -41,7 +41,6 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_external_data_is_read(folder: Path) -> None:
-    """With an offset, and in a folder inside the model's."""
     net = singa.onnx.load(_external(folder, "data.bin", offset="8", length="16"))
     np.testing.assert_array_equal(net.get_params()["w"].numpy(), [2, 3, 4, 5])
     (folder / "deeper").mkdir()
@@ -102,7 +101,6 @@ def test_a_relative_path_of_the_model(folder: Path, monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_external_data_stays_in_the_folder(folder: Path, location: str) -> None:
-    """Paths that lead out of the folder, and those that are not plain."""
     with pytest.raises(InvalidModelError, match="tensor 'w'"):
         singa.onnx.load(_external(folder, location))
 
@@ -120,7 +118,6 @@ def test_symbolic_links(folder: Path) -> None:
 
 
 def test_what_is_no_file(folder: Path) -> None:
-    """A folder, and a pipe, which does not block."""
     (folder / "deeper").mkdir()
     os.mkfifo(folder / "pipe")
     for location in ("deeper", "pipe"):
@@ -223,7 +220,6 @@ def _no_output(model: Any) -> None:
     ],
 )
 def test_contradictions(change: Callable[[Any], None]) -> None:
-    """Each is refused at import."""
     model = _model()
     change(model)
     with pytest.raises((InvalidModelError, UnsupportedError)):
@@ -231,7 +227,6 @@ def test_contradictions(change: Callable[[Any], None]) -> None:
 
 
 def test_truncated_and_foreign_files(tmp_path: Path) -> None:
-    """Every prefix of a file, and files of other kinds."""
     data = _model().SerializeToString()
     for length in range(len(data)):
         with pytest.raises((InvalidModelError, UnsupportedError)):
@@ -260,7 +255,6 @@ def test_mutated_files() -> None:
 
 
 def test_constants_are_bounded() -> None:
-    """A constant of absurd size is refused before it takes memory."""
     for op, value in [("ConstantOfShape", [1 << 30, 1 << 30]), ("Expand", [1 << 40])]:
         inputs = "shape" if op == "ConstantOfShape" else "one shape"
         nodes = [node(op, inputs, "c"), node("Shape", "c", "s"), node("Add", "x s", "y")]

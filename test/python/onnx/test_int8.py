@@ -107,7 +107,6 @@ def test_layers(
 
 @needs_int8
 def test_products_are_of_bytes() -> None:
-    """The profile has the operation of bytes, and no convolution of floats."""
     model = _layer("Conv", "uint8", True, "integers", True, group=2)
     net, x = singa.onnx.load(model), tensor.from_numpy(_plain((3, 4, 7, 6)))
     net(x)

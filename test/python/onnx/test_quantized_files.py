@@ -181,7 +181,6 @@ def test_quantized_product_with_a_scale_for_each_row() -> None:
 
 @pytest.mark.parametrize("kind", ["int32", "int64"])
 def test_matmul_of_wide_integers(kind: str) -> None:
-    """Exact where no float is."""
     a, b = (_RANDOM.integers(-(2**30), 2**30, s).astype(kind) for s in ((2, 3, 4), (4, 5)))
     model = _model("MatMul", {"a": a, "b": b}, 2, version=13)
     (found,) = _results(model, [a, b])
@@ -267,11 +266,7 @@ def test_operators_between_quantization_of_other_widths(as_array: bool) -> None:
         node("Reshape", "y shape", "z"),
         node("DequantizeLinear", "z scale zero", "d"),
     ]
-    weights = {
-        "scale": _scale(0.5),
-        "zero": _zero(0, "int16"),
-        "shape": np.array([2, 2]),
-    }
+    weights = {"scale": _scale(0.5), "zero": _zero(0, "int16"), "shape": np.array([2, 2])}
     outputs = [info("y", [4], "int16"), info("d", [2, 2])]
     net = singa.onnx.load(network(nodes, [info("x", [4], "int16")], outputs, weights))
     x = np.array([30000, -20000, 12000, 7], np.int16)

@@ -62,7 +62,6 @@ def _network(op: str, both: bool, lengths: bool, **attributes: Any) -> tuple[Any
     ],
 )
 def test_like_onnx_runtime(op: str, attributes: dict[str, Any], both: bool, lengths: bool) -> None:
-    """Executed and replayed, on one and two threads."""
     model, given = _network(op, both, lengths, **attributes)
     wanted = runtime_outputs(model, given)
     before = singa.get_num_threads()

@@ -120,11 +120,7 @@ _HOST_READS: dict[str, tuple[list[Any], tuple[Array, Array] | None, dict[str, Ar
     "Tile": ([_node("Tile", ["x", "c"], ["y"])], (_ints(1, 2), _ints(2, 1)), {}),
     "Pad": ([_node("Pad", ["x", "c"], ["y"])], (_ints(0, 1, 0, 0), _ints(0, 0, 0, 1)), {}),
     "Expand": ([_node("Expand", ["x", "c"], ["y"])], (_ints(2, 4, 6), _ints(3, 4, 6)), {}),
-    "ReduceSum": (
-        [_node("ReduceSum", ["x", "c"], ["y"], keepdims=0)],
-        (_ints(0), _ints(1)),
-        {},
-    ),
+    "ReduceSum": ([_node("ReduceSum", ["x", "c"], ["y"], keepdims=0)], (_ints(0), _ints(1)), {}),
     "CumSum": ([_node("CumSum", ["x", "c"], ["y"])], (_number(0), _number(1)), {}),
     "Range": (
         [
@@ -140,11 +136,7 @@ _HOST_READS: dict[str, tuple[list[Any], tuple[Array, Array] | None, dict[str, Ar
         (_number(0.1, np.float32), _number(0.5, np.float32)),
         {},
     ),
-    "Split": (
-        [_node("Split", ["x", "c"], ["y", "y2"], axis=1)],
-        (_ints(2, 4), _ints(3, 3)),
-        {},
-    ),
+    "Split": ([_node("Split", ["x", "c"], ["y", "y2"], axis=1)], (_ints(2, 4), _ints(3, 3)), {}),
     "Trilu": ([_node("Trilu", ["x", "c"], ["y"])], (_number(0), _number(1)), {}),
     "Resize": (
         [

@@ -27,7 +27,6 @@ def _given(array: Any) -> tensor.Tensor:
 @pytest.mark.parametrize("parts", [None, 2, [1, 0, 3]])
 @pytest.mark.parametrize("keep", [0, 1])
 def test_pieces(length: int, parts: Any, keep: int) -> None:
-    """Pieces of given lengths, of one length, and single elements, in any batch."""
     weights = {} if parts is None else {"parts": np.array(parts, np.int64)}
     model = network(
         [node("SplitToSequence", "x" + " parts" * bool(weights), "s", axis=-1, keepdims=keep)],
@@ -57,7 +56,6 @@ def test_pieces(length: int, parts: Any, keep: int) -> None:
 
 
 def test_sequences_train_and_replay() -> None:
-    """A weight on the way through a sequence and a loop has its gradient; steps replay."""
     body = helper.make_graph(
         [
             node("SequenceAt", "pieces i", "piece"),

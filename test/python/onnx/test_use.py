@@ -30,10 +30,7 @@ def texts(path):
 def test_save_and_load(net):
     singa.onnx.save(net, "net.onnx", [IMAGES])
     described = data.describe_transform(net.transform)
-    assert texts("net.onnx") == {
-        "singa.class_names": ["cat", "Käse"],
-        "singa.transform": described,
-    }
+    assert texts("net.onnx") == {"singa.class_names": ["cat", "Käse"], "singa.transform": described}
     for load in (singa.onnx.load, singa.load):
         loaded = load("net.onnx")
         assert loaded.class_names == ["cat", "Käse"]

@@ -67,10 +67,7 @@ def test_cross_entropy_of_classes_is_pytorch(
 def test_targets_that_are_all_ignored(torch: ModuleType, smoothing: float, weight: Any) -> None:
     """As PyTorch's, the mean is NaN, the sum 0, and the gradient 0."""
     t = np.full(6, 255)
-    losses = [
-        partial(autograd.softmax_cross_entropy, smoothing=smoothing),
-        autograd.nll_loss,
-    ]
+    losses = [partial(autograd.softmax_cross_entropy, smoothing=smoothing), autograd.nll_loss]
     for loss, reduction in itertools.product(losses, ("mean", "sum")):
         x = of(_SCORES[6, 4])
         x.stores_grad = True

@@ -262,12 +262,7 @@ def test_masks_with_integers():
 
 def test_bools_have_no_difference():
     mask = of([True, False], "bool")
-    for compute in (
-        lambda: mask - mask,
-        lambda: mask - True,
-        lambda: True - mask,
-        lambda: -mask,
-    ):
+    for compute in (lambda: mask - mask, lambda: mask - True, lambda: True - mask, lambda: -mask):
         with pytest.raises(TypeError, match="bools"):
             compute()
 

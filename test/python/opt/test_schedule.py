@@ -28,10 +28,7 @@ def torch_values(torch, make, lr, steps):
 
 
 SCHEDULES = {
-    "exponential": (
-        opt.ExponentialDecay(0.2, 1, 0.9),
-        lambda s, o: s.ExponentialLR(o, 0.9),
-    ),
+    "exponential": (opt.ExponentialDecay(0.2, 1, 0.9), lambda s, o: s.ExponentialLR(o, 0.9)),
     "step": (opt.StepDecay(0.2, 4, 0.3), lambda s, o: s.StepLR(o, 4, 0.3)),
     "multistep": (
         opt.MultiStepDecay(0.2, [3, 7, 8], 0.5),

@@ -402,8 +402,5 @@ def test_wrong_calls() -> None:
         singa.advise(Net(), x, y)
     with pytest.raises(ValueError, match=r"\[advise\] limit is NaN"):
         singa.advise(net, x, y, limit=float("nan"))
-    with (
-        pytest.raises(RuntimeError, match=r"\[advise\] a profile .* is running"),
-        singa.profile(),
-    ):
+    with pytest.raises(RuntimeError, match=r"\[advise\] a profile .* is running"), singa.profile():
         singa.advise(net, x, y)

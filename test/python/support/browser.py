@@ -45,11 +45,7 @@ def chromium() -> Iterator[Any]:
 
 @contextmanager
 def opened(
-    browser: Any,
-    path: Path,
-    width: int = WIDE,
-    scheme: str = "light",
-    site: Path | None = None,
+    browser: Any, path: Path, width: int = WIDE, scheme: str = "light", site: Path | None = None
 ) -> Iterator[Any]:
     """A page opened from a file, without a network, in a window of this width and the "light" or
     "dark" mode. Raises AssertionError if it logs an error, or asks for a file that is not in the

@@ -54,12 +54,7 @@ CASES = {
     ),
     "gpt_small": Case(10_844_160, (2, 40), (2, 12), gradients=True),
     "mobilenet_v2": Case(
-        3_504_872,
-        (2, 3, 64, 64),
-        (3, 3, 32, 32),
-        ours=_NO_DROPOUT,
-        rate=1e-10,
-        gradients=True,
+        3_504_872, (2, 3, 64, 64), (3, 3, 32, 32), ours=_NO_DROPOUT, rate=1e-10, gradients=True
     ),
     "mobilenet_v3_large": Case(5_483_032, (2, 3, 64, 64), (3, 3, 32, 32), ours=_NO_DROPOUT),
     "mobilenet_v3_small": Case(

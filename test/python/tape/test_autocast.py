@@ -54,12 +54,7 @@ def test_gradients_of_parameters_are_float32() -> None:
 def test_sums_of_two_types_give_each_its_own_gradient_type() -> None:
     a, b = _of(np.ones((2, 3))).as_type(tensor.bfloat16), _of(np.ones((3,)), trained=True)
     a.requires_grad = a.stores_grad = True
-    for combine in (
-        lambda: a + b,
-        lambda: a - b,
-        lambda: a * b,
-        lambda: autograd.add_bias(a, b),
-    ):
+    for combine in (lambda: a + b, lambda: a - b, lambda: a * b, lambda: autograd.add_bias(a, b)):
         with autograd.enable_grad():
             y = combine()
         types = {id(t): g.dtype for t, g in autograd.backward(y, tensor.ones(y.shape))}

@@ -119,13 +119,7 @@ def test_operators_in_half_precision() -> None:
     inputs = tensor.Tensor(data=data, device=dev).as_type(tensor.float16)
     target = tensor.Tensor(data=onehot, device=dev).as_type(tensor.int32)
     weights = [
-        tensor.Tensor(
-            shape,
-            device=dev,
-            dtype=tensor.float16,
-            requires_grad=True,
-            stores_grad=True,
-        )
+        tensor.Tensor(shape, device=dev, dtype=tensor.float16, requires_grad=True, stores_grad=True)
         for shape in ((2, 8), (8,), (8, 2), (2,))
     ]
     for t in weights:

@@ -3,6 +3,7 @@
 import hashlib
 import pickle
 
+import formats
 import numpy as np
 import pytest
 from singa.data import CIFAR10_CLASSES, cifar, load_cifar10, load_cifar100
@@ -12,7 +13,7 @@ RECORD = 3073
 
 
 @pytest.fixture
-def folder(tmp_path, formats):
+def folder(tmp_path):
     """Two binary training files of 5 and 3 records, and a test file of 4."""
     train, labels = formats.random_set(8)
     test, test_labels = formats.random_set(4, seed=1)
@@ -30,7 +31,7 @@ def expect(result, images, labels):
     np.testing.assert_array_equal(result.labels, labels)
 
 
-def test_binary(folder, formats):
+def test_binary(folder):
     train = load_cifar10(folder)
     expect(train, *formats.random_set(8))
     assert train.classes == CIFAR10_CLASSES
@@ -51,7 +52,7 @@ def test_pixels_lie_as_planes_of_rows(tmp_path):
 
 @pytest.mark.parametrize("writer", ["python 2", 0, 1, 2, 3, 4, 5])
 @pytest.mark.parametrize("labels_as", ["list", "array"])
-def test_python(tmp_path, formats, writer, labels_as):
+def test_python(tmp_path, writer, labels_as):
     images, labels = formats.random_set(6)
     base = tmp_path / "cifar-10-batches-py"
     base.mkdir()
@@ -74,7 +75,7 @@ def test_python(tmp_path, formats, writer, labels_as):
     assert train.classes == tuple(f"n{i}" for i in range(10))
 
 
-def test_both_formats_of_cifar100(tmp_path, formats):
+def test_both_formats_of_cifar100(tmp_path):
     images, fine = formats.random_set(7, classes=100)
     coarse = fine % 20
     base = tmp_path / "cifar-100-binary"
@@ -93,7 +94,7 @@ def test_both_formats_of_cifar100(tmp_path, formats):
     expect(load_cifar100(tmp_path, "test", coarse=True), images, coarse)
 
 
-def test_format_chooses_when_both_are_there(folder, formats):
+def test_format_chooses_when_both_are_there(folder):
     images, labels = formats.random_set(3, seed=9)
     batch = {"labels": labels.tolist(), "data": images.reshape(3, -1)}
     (folder / "data_batch_1").write_bytes(pickle.dumps(batch))

@@ -12,6 +12,7 @@ import tarfile
 import threading
 import time
 
+import formats
 import numpy as np
 import pytest
 from singa.data import cifar, download, download_cifar10, load_cifar10
@@ -113,7 +114,7 @@ def tar(members, mode="w:gz"):
 
 
 @pytest.fixture
-def archive(formats):
+def archive():
     images, labels = formats.random_set(7)
     base = "cifar-10-batches-bin"
     return tar(
@@ -126,7 +127,7 @@ def archive(formats):
     )
 
 
-def test_downloads_verifies_and_unpacks(tmp_path, server, archive, formats):
+def test_downloads_verifies_and_unpacks(tmp_path, server, archive):
     server.content = archive
     seen = []
     folder = download_cifar10(

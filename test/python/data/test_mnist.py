@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import struct
 
+import formats
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from singa.data.mnist import load_mnist, read_idx
 
 
 @pytest.fixture
-def data(formats):
+def data():
     images, labels = formats.random_set(6, shape=(28, 28))
     return images, labels.astype(np.uint8)
 
@@ -24,7 +25,7 @@ def data(formats):
     [("", "{}-idx{}-ubyte"), ("", "{}-idx{}-ubyte.gz"), ("MNIST/raw", "{}.idx{}-ubyte"),
      ("raw", "{}.idx{}-ubyte.gz")],
 )  # fmt: skip
-def test_reads_all_spellings(tmp_path, formats, data, subfolder, pattern):
+def test_reads_all_spellings(tmp_path, data, subfolder, pattern):
     images, labels = data
     folder = tmp_path / subfolder
     formats.write(folder / pattern.format("t10k-images", 3), formats.idx_bytes(images))
@@ -54,7 +55,7 @@ def test_reads_all_spellings(tmp_path, formats, data, subfolder, pattern):
         (lambda b: b[:4] + struct.pack(">3I", 7, 28, 28) + b[16:], "expected 5488"),
     ],
 )
-def test_damaged_images(tmp_path, formats, data, change, message, packed):
+def test_damaged_images(tmp_path, data, change, message, packed):
     images, labels = data
     path = tmp_path / f"train-images-idx3-ubyte{packed}"
     formats.write(path, change(formats.idx_bytes(images)))
@@ -71,14 +72,14 @@ def test_damaged_images(tmp_path, formats, data, change, message, packed):
         (np.zeros(5, np.uint8), "holds 6 images, .*labels-idx1-ubyte 5 labels"),
     ],
 )
-def test_labels_that_do_not_fit(tmp_path, formats, data, labels, message):
+def test_labels_that_do_not_fit(tmp_path, data, labels, message):
     formats.write(tmp_path / "train-images-idx3-ubyte", formats.idx_bytes(data[0]))
     formats.write(tmp_path / "train-labels-idx1-ubyte", formats.idx_bytes(labels))
     with pytest.raises(ValueError, match=message):
         load_mnist(tmp_path)
 
 
-def test_no_images_and_wrong_arguments(tmp_path, formats):
+def test_no_images_and_wrong_arguments(tmp_path):
     formats.write(
         tmp_path / "train-images-idx3-ubyte", b"\0\0\x08\x03" + struct.pack(">3I", 0, 28, 28)
     )
@@ -91,7 +92,7 @@ def test_no_images_and_wrong_arguments(tmp_path, formats):
         load_mnist(tmp_path / "nowhere")
 
 
-def test_damaged_gzip(tmp_path, formats, data):
+def test_damaged_gzip(tmp_path, data):
     content = gzip.compress(formats.idx_bytes(data[0]), mtime=0)
     flipped = bytearray(content)
     flipped[len(content) // 2] ^= 0x55
@@ -116,7 +117,7 @@ def test_a_gzip_bomb_is_not_unpacked(tmp_path, monkeypatch):
     assert asked == [8, 11]
 
 
-def test_published_gzip_and_sha256sums(tmp_path, formats, data, monkeypatch):
+def test_published_gzip_and_sha256sums(tmp_path, data, monkeypatch):
     path = formats.write(tmp_path / "t10k-labels-idx1-ubyte.gz", formats.idx_bytes(data[1]))
     content = path.read_bytes()
     right = Published(len(content), hashlib.md5(content).hexdigest())

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tracemalloc
 
+import formats
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -58,7 +59,7 @@ def test_small_arrays(shape):
     assert same(pickle_reader.loads(pickle.dumps(array)), array)
 
 
-def test_python_2_files(formats):
+def test_python_2_files():
     value = {
         b"batch_label": b"training batch 1 of 5",
         b"labels": [6, 9, 300, -1],

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from singa import autograd
 from singa.training import checkpoint, read_log
 
 PAGE = Path(__file__).parents[3] / "docs" / "training.md"
@@ -34,4 +33,3 @@ def test_the_code_of_the_page(
     exec(callbacks, names)
     assert names["history"][1]["weights"] > 0
     assert capsys.readouterr().out.startswith("epoch 1/2  train loss ")
-    autograd.training = False

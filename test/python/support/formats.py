@@ -4,7 +4,6 @@ import gzip
 import struct
 
 import numpy as np
-import pytest
 
 
 def random_set(count, classes=10, seed=0, shape=(3, 32, 32)):
@@ -91,17 +90,3 @@ def write(path, content):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
     return path
-
-
-@pytest.fixture
-def formats():
-    """The writers above, for tests, which cannot import a conftest."""
-    return FORMATS
-
-
-class FORMATS:
-    random_set = staticmethod(random_set)
-    binary_records = staticmethod(binary_records)
-    python2_pickle = staticmethod(python2_pickle)
-    idx_bytes = staticmethod(idx_bytes)
-    write = staticmethod(write)

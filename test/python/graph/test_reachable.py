@@ -5,6 +5,7 @@ import builtins
 import collections
 import contextvars
 import ctypes
+import dataclasses
 import enum
 import functools
 import importlib
@@ -33,6 +34,19 @@ class Thing:
 
     def __hash__(self):
         return 1
+
+
+class Slotted:
+    __slots__ = ("value",)
+
+    def __init__(self, value):
+        self.value = value
+
+
+@dataclasses.dataclass
+class Config:
+    value: float
+    inner: object = None
 
 
 class Weights:
@@ -140,6 +154,10 @@ def read_factor(*_):
     return FACTOR
 
 
+def halved(value=0.5):
+    return value
+
+
 def frozen():
     array = np.full(3, 0.5)
     array.flags.writeable = False
@@ -157,8 +175,61 @@ def view_of_values():
     return types.SimpleNamespace(inner=inner, view=inner.values())
 
 
+def at(make, place=lambda held: held):
+    """An object that leads to one with a value."""
+    return make, lambda held: place(held).value, lambda held: set_value(place(held))
+
+
+def put(container, key=0):
+    container[key] = 2.0
+
+
+def inside(make, place=lambda held: held, key=0):
+    """An object that leads to a container."""
+    return make, lambda held: place(held)[key], lambda held: put(place(held), key)
+
+
 #: name: (the object that the model holds, the number that is read of it, the change)
 OBJECTS = {
+    "longer list": (lambda: [0.5], lambda h: h[-1], lambda h: h.append(2.0)),
+    "list in a tuple": inside(lambda: ([0.5],), first),
+    "dict in a list": inside(lambda: [{"a": [0.5]}], lambda h: h[0]["a"]),
+    "order of a dict": (
+        lambda: {"a": 0.5, "b": 2.0},
+        lambda h: first(h.values()),
+        lambda h: h.update(a=h.pop("a")),
+    ),
+    "order of an ordered dict": (
+        lambda: collections.OrderedDict(a=0.5, b=2.0),
+        lambda h: first(h.values()),
+        lambda h: h.move_to_end("a"),
+    ),
+    "longer set": (lambda: {0.5}, lambda h: float(len(h)), lambda h: h.add(1.5)),
+    "set of as many": (lambda: {0.5}, first, lambda h: (h.clear(), h.add(2.0))),
+    "item of a deque": inside(lambda: collections.deque([0.5])),
+    "dataclass": at(lambda: Config(0.5)),
+    "dataclass in a dataclass": at(lambda: Config(1.0, Config(0.5)), lambda h: h.inner),
+    "slots": at(lambda: Slotted(0.5)),
+    "namespace": at(lambda: types.SimpleNamespace(value=0.5)),
+    "array of objects": inside(lambda: np.array([[0.5], None], object), first),
+    "byte": (lambda: bytearray(b"1"), lambda h: float(h), lambda h: h.__setitem__(0, ord("2"))),
+    "class": at(lambda: type("Settings", (), {"value": 0.5})),
+    "keyword of a partial": (
+        lambda: functools.partial(lambda value: value, value=0.5),
+        lambda h: h(),
+        lambda h: put(h.keywords, "value"),
+    ),
+    "default of a function": (
+        lambda: types.FunctionType(halved.__code__, {}, "halved", (0.5,)),
+        lambda h: h(),
+        lambda h: setattr(h, "__defaults__", (2.0,)),
+    ),
+    "bound method": (lambda: [0.5].__getitem__, lambda h: h(0), lambda h: put(h.__self__)),
+    "referent of a weak reference": (
+        lambda: [one := Config(0.5), weakref.ref(one)],
+        lambda h: h[1]().value,
+        lambda h: set_value(h[0]),
+    ),
     "attribute of an enumeration": (
         lambda: enumeration(A=1),
         lambda e: e.rate,
@@ -169,44 +240,20 @@ OBJECTS = {
         lambda one: one.value_of_it,
         lambda one: setattr(one, "value_of_it", 2.0),
     ),
-    "value of a member": (
-        lambda: first(enumeration(A=[0.5])),
-        lambda one: one.value[0],
-        lambda one: one.value.__setitem__(0, 2.0),
-    ),
+    "value of a member": inside(lambda: first(enumeration(A=[0.5])), lambda one: one.value),
     "method of a member": (lambda: Number.ONE, lambda one: one.factor(), set_factor),
-    "item of a set": (lambda: {Thing()}, lambda s: first(s).value, lambda s: set_value(first(s))),
-    "item of a frozen set": (
-        lambda: frozenset([Thing()]),
-        lambda s: first(s).value,
-        lambda s: set_value(first(s)),
-    ),
-    "key": (lambda: {Thing(): 1}, lambda d: first(d).value, lambda d: set_value(first(d))),
-    "tuple that is a key": (
-        lambda: {(Thing(), 1): 1},
-        lambda d: first(d)[0].value,
-        lambda d: set_value(first(d)[0]),
-    ),
-    "key of an ordered dict": (
-        lambda: collections.OrderedDict([(Thing(), 1)]),
-        lambda d: first(d).value,
-        lambda d: set_value(first(d)),
-    ),
+    "item of a set": at(lambda: {Thing()}, first),
+    "item of a frozen set": at(lambda: frozenset([Thing()]), first),
+    "key": at(lambda: {Thing(): 1}, first),
+    "tuple that is a key": at(lambda: {(Thing(), 1): 1}, lambda d: first(first(d))),
+    "key of an ordered dict": at(lambda: collections.OrderedDict([(Thing(), 1)]), first),
     "closure in a set": (
         lambda: {closure()},
         lambda s: first(s)(),
         lambda s: set_closure(first(s)),
     ),
-    "list in a slice": (
-        lambda: slice([0.5], None),
-        lambda s: s.start[0],
-        lambda s: s.start.__setitem__(0, 2.0),
-    ),
-    "dict behind a view": (
-        view_of_values,
-        lambda o: sum(o.view),
-        lambda o: o.inner.update(a=2.0),
-    ),
+    "list in a slice": inside(lambda: slice([0.5], None), lambda s: s.start),
+    "dict behind a view": (view_of_values, lambda o: sum(o.view), lambda o: o.inner.update(a=2.0)),
     "factory of a dict": (
         lambda: collections.defaultdict(lambda: 0.5),
         lambda d: d.default_factory(),
@@ -238,11 +285,10 @@ OBJECTS = {
         lambda o: o.rate,
         lambda o: setattr(vars(type(o))["rate"], "value", 2.0),
     ),
-    "number of C": (lambda: ctypes.c_double(0.5), value, set_value),
-    "default of a context variable": (
+    "number of C": at(lambda: ctypes.c_double(0.5)),
+    "default of a context variable": inside(
         lambda: contextvars.ContextVar("v", default=[0.5]),  # noqa: B039
-        lambda v: v.get()[0],
-        lambda v: v.get().__setitem__(0, 2.0),
+        lambda v: v.get(),
     ),
     "mask": (
         lambda: np.ma.array([0.5, 1e20], mask=[0, 1]),
@@ -260,11 +306,7 @@ OBJECTS = {
         lambda o: o.__weight__,
         lambda o: setattr(Weights, "__weight__", 2.0),
     ),
-    "list with underscores": (
-        Weights,
-        lambda o: o.__weights__[0],
-        lambda o: Weights.__weights__.__setitem__(0, 2.0),
-    ),
+    "list with underscores": inside(Weights, lambda o: o.__weights__),
     "annotation": (
         Weights,
         lambda o: float(type(o).__annotations__["note"]),
@@ -275,23 +317,15 @@ OBJECTS = {
         lambda o: float(type(o).__doc__),
         lambda o: setattr(Documented, "__doc__", "2.0"),
     ),
-    "module": (lambda: CONFIG, value, set_value),
-    "module in a list": (lambda: [CONFIG], lambda m: m[0].value, lambda m: set_value(m[0])),
-    "module by any name": (
-        lambda: CONFIG,
-        lambda m: getattr(m, "".join(["val", "ue"])),
-        set_value,
-    ),
+    "module": at(lambda: CONFIG),
+    "module in a list": at(lambda: [CONFIG], first),
+    "module by any name": (lambda: CONFIG, lambda m: getattr(m, "".join(["val", "ue"])), set_value),
     "function of another package": (
         lambda: statistics,
         lambda m: m.mean([0.5]),
         lambda m: setattr(m, "mean", lambda values: 2.0),
     ),
-    "list of a module": (
-        lambda: CONFIG,
-        lambda m: m.values[0],
-        lambda m: m.values.__setitem__(0, 2.0),
-    ),
+    "list of a module": inside(lambda: CONFIG, lambda m: m.values),
     "class that type() made": (
         lambda: type("Made", (), {"factor": read_factor})(),
         lambda o: o.factor(),

@@ -2,10 +2,8 @@
 possible, the step is executed, with a reason."""
 
 import builtins
-import collections
 import contextlib
 import contextvars
-import dataclasses
 import enum
 import functools
 import itertools
@@ -16,7 +14,6 @@ import sys
 import threading
 import types
 import warnings
-import weakref
 
 import numpy as np
 import pytest
@@ -26,19 +23,6 @@ from singa import autograd, layer, model, opt, tensor
 from singa.graph import GraphWarning, settings
 
 pytestmark = pytest.mark.usefixtures("no_warning", "no_audits")
-
-
-class Slotted:
-    __slots__ = ("value",)
-
-    def __init__(self, value):
-        self.value = value
-
-
-@dataclasses.dataclass
-class Config:
-    value: float
-    inner: object = None
 
 
 class Mode(enum.Enum):
@@ -146,10 +130,6 @@ def wrapped(function):
     return read
 
 
-def defaults(s, value=0.5, *, more=1.0):
-    return value * more
-
-
 def replaced_class(s):
     s.__class__ = type("Other", (type(s),), {"shared": 2.0})
 
@@ -245,83 +225,21 @@ NUMBERS = {
     "1.0 for 1": (has(lambda: {"x": 1}), lambda s: 1.0 if type(s.x) is float else 3.0, sets(x=1.0)),
     "text": (has(lambda: {"x": "a"}), lambda s: float(len(s.x)), sets(x="bc")),
     "list": (has(lambda: {"x": [0.5]}), lambda s: s.x[0], item(lambda s: (s.x, 0), 2.0)),
-    "longer list": (has(lambda: {"x": [0.5]}), lambda s: s.x[-1], lambda s: s.x.append(2.0)),
-    "list in a tuple": (
-        has(lambda: {"x": ([0.5],)}),
-        lambda s: s.x[0][0],
-        item(lambda s: (s.x[0], 0), 2.0),
-    ),
     "dict": (has(lambda: {"x": {"a": 0.5}}), lambda s: s.x["a"], item(lambda s: (s.x, "a"), 2.0)),
-    "dict in a list": (
-        has(lambda: {"x": [{"a": [0.5]}]}),
-        lambda s: s.x[0]["a"][0],
-        item(lambda s: (s.x[0]["a"], 0), 2.0),
-    ),
-    "order of a dict": (
-        has(lambda: {"x": {"a": 0.5, "b": 2.0}}),
-        lambda s: next(iter(s.x.values())),
-        lambda s: s.x.update(a=s.x.pop("a")),
-    ),
     "mapping proxy": (
         has(lambda: {"x": types.MappingProxyType({"a": 0.5})}),
         lambda s: s.x["a"],
         sets(x=types.MappingProxyType({"a": 2.0})),
-    ),
-    "set": (has(lambda: {"x": {0.5}}), lambda s: float(len(s.x)), lambda s: s.x.add(1.5)),
-    "set of as many": (
-        has(lambda: {"x": {0.5}}),
-        lambda s: next(iter(s.x)),
-        lambda s: (s.x.clear(), s.x.add(2.0)),
-    ),
-    "order of an ordered dict": (
-        has(lambda: {"x": collections.OrderedDict(a=0.5, b=2.0)}),
-        lambda s: next(iter(s.x.values())),
-        lambda s: s.x.move_to_end("a"),
-    ),
-    "deque": (
-        has(lambda: {"x": collections.deque([0.5])}),
-        lambda s: s.x[0],
-        item(lambda s: (s.x, 0), 2.0),
-    ),
-    "dataclass": (
-        has(lambda: {"x": Config(0.5)}),
-        lambda s: s.x.value,
-        lambda s: setattr(s.x, "value", 2.0),
-    ),
-    "dataclass in a dataclass": (
-        has(lambda: {"x": Config(1.0, Config(0.5))}),
-        lambda s: s.x.inner.value,
-        lambda s: setattr(s.x.inner, "value", 2.0),
-    ),
-    "slots": (
-        has(lambda: {"x": Slotted(0.5)}),
-        lambda s: s.x.value,
-        lambda s: setattr(s.x, "value", 2.0),
-    ),
-    "namespace": (
-        has(lambda: {"x": types.SimpleNamespace(v=0.5)}),
-        lambda s: s.x.v,
-        lambda s: setattr(s.x, "v", 2.0),
     ),
     "array": (
         has(lambda: {"x": np.array([0.5])}),
         lambda s: float(s.x[0]),
         item(lambda s: (s.x, 0), 2.0),
     ),
-    "array of objects": (
-        has(lambda: {"x": np.array([[0.5], None], object)}),
-        lambda s: s.x[0][0],
-        item(lambda s: (s.x[0], 0), 2.0),
-    ),
     "read-only array": (
         has(lambda: {"x": np.broadcast_to(0.5, (2,))}),
         lambda s: float(s.x[0]),
         sets(x=np.broadcast_to(2.0, (2,))),
-    ),
-    "bytes": (
-        has(lambda: {"x": bytearray(b"1")}),
-        lambda s: float(s.x),
-        item(lambda s: (s.x, 0), ord("2")),
     ),
     "enumeration": (has(lambda: {"x": Mode.HALF}), lambda s: s.x.value, sets(x=Mode.TWICE)),
     "class attribute": (
@@ -335,11 +253,6 @@ NUMBERS = {
         item(lambda s: (s.values, 0), 2.0),
     ),
     "another class": (sets(), lambda s: s.shared, replaced_class),
-    "class as a setting": (
-        lambda s: setattr(s, "x", type("Settings", (), {"value": 0.5})),
-        lambda s: s.x.value,
-        lambda s: setattr(s.x, "value", 2.0),
-    ),
     "method of an object": (
         has(lambda: {"more": lambda: 0.5}),
         lambda s: s.more(),
@@ -350,33 +263,9 @@ NUMBERS = {
         lambda s: s.more(),
         lambda s: setattr(type(s), "more", lambda self: 2.0),
     ),
-    "forward": (
-        sets(),
-        one,
-        lambda s: setattr(s, "forward", lambda x: x * 2.0),
-    ),
+    "forward": (sets(), one, lambda s: setattr(s, "forward", lambda x: x * 2.0)),
     "closure": closure,
-    "partial": (
-        has(lambda: {"x": functools.partial(lambda value: value, value=0.5)}),
-        lambda s: s.x(),
-        item(lambda s: (s.x.keywords, "value"), 2.0),
-    ),
     "wrapped": (sets(), wrapped(one), sets(factor=2.0)),
-    "defaults": (
-        lambda s: setattr(s, "x", types.FunctionType(defaults.__code__, {}, "d", (0.5,))),
-        lambda s: s.x(s, more=1.0),
-        lambda s: setattr(s.x, "__defaults__", (2.0,)),
-    ),
-    "bound method": (
-        lambda s: setattr(s, "x", [0.5].__getitem__),
-        lambda s: s.x(0),
-        item(lambda s: (s.x.__self__, 0), 2.0),
-    ),
-    "weak reference": (
-        lambda s: (setattr(s, "keep", Config(0.5)), setattr(s, "x", weakref.ref(s.keep))),
-        lambda s: s.x().value,
-        lambda s: setattr(s.keep, "value", 2.0),
-    ),
 }
 #: The same, outside of the model.
 VARIABLES = {
@@ -386,10 +275,7 @@ VARIABLES = {
         lambda s: sum(RATE for _ in range(1)),
         lambda s: globals().update(RATE=2.0),
     ),
-    "global function": (
-        lambda s: inner(),
-        lambda s: globals().update(innermost=lambda: 2.0),
-    ),
+    "global function": (lambda s: inner(), lambda s: globals().update(innermost=lambda: 2.0)),
     "global of another type": (
         lambda s: float(RATE),
         lambda s: globals().update(RATE=np.float64(2.0)),
@@ -408,10 +294,7 @@ VARIABLES = {
         lambda s: float(os.environ[ON_OFF]),
         lambda s: os.environ.__setitem__(ON_OFF, "2.0"),
     ),
-    "getenv": (
-        lambda s: float(os.getenv(ON_OFF)),
-        lambda s: os.environ.__setitem__(ON_OFF, "2.0"),
-    ),
+    "getenv": (lambda s: float(os.getenv(ON_OFF)), lambda s: os.environ.__setitem__(ON_OFF, "2.0")),
     "builtin": (
         lambda s: RATE_OF_ALL,  # noqa: F821
         lambda s: setattr(builtins, "RATE_OF_ALL", 2.0),
@@ -863,7 +746,7 @@ def test_an_executed_step_gets_another_chance_when_settings_change():
     [
         (lambda i: np.array(["text"]), "one of its arguments is a ndarray"),
         (lambda i: {1, 2}, "one of its arguments is a set"),
-        (lambda i: Config(1.0), "one of its arguments is a Config"),
+        (lambda i: types.SimpleNamespace(), "arguments is a SimpleNamespace"),
     ],
 )
 def test_arguments_that_cannot_be_told_apart(make, reason):

@@ -176,7 +176,6 @@ _OF_ELEMENTS: dict[str, tuple[Callable[[Tensor, Tensor], Any], list[int], list[i
 
 @pytest.mark.parametrize("name", _OF_ELEMENTS)
 def test_elements_of_an_input_as_numbers(name: str) -> None:
-    """What the host reads of an input of integers is written as this input."""
     function, example, other = _OF_ELEMENTS[name]
     net, x = _Net(function), _random(4, 6)
     proto = to_model(net, [x, _tensor(example)], input_names=["x", "c"])
@@ -273,7 +272,6 @@ _HOST_READS: dict[str, tuple[Callable[..., Any], list[Tensor], str]] = {
 
 @pytest.mark.parametrize("name", _HOST_READS)
 def test_what_the_host_reads_is_refused_by_name(name: str) -> None:
-    """The operator and the input are named where a value cannot be written as a tensor."""
     function, inputs, message = _HOST_READS[name]
     with pytest.raises(singa.onnx.ExportError, match=message):
         to_model(_Net(function), inputs, input_names=["x", "c"][: len(inputs)])
@@ -357,7 +355,6 @@ def test_constants_that_are_views(kind: str) -> None:
 
 
 def test_a_number_beside_a_dynamic_axis() -> None:
-    """An input without axes keeps its rank."""
     net = _Net(lambda x, c: autograd.mul(x, c))
     inputs = [_random(2, 3), _tensor(np.float32(2))]
     proto = to_model(net, inputs, dynamic_axes={"x": {0: "n"}}, input_names=["x", "c"])
@@ -365,21 +362,6 @@ def test_a_number_beside_a_dynamic_axis() -> None:
     x = _random(5, 3, seed=1).numpy()
     (y,) = runtime_outputs(proto, [x, np.array(3, np.float32)])
     np.testing.assert_array_equal(y, 3 * x)
-
-
-@pytest.mark.parametrize("size", ["scale", "size"])
-def test_linear_resize_with_dynamic_height_and_width(size: str) -> None:
-    def resized(x: Tensor) -> Tensor:
-        if size == "scale":
-            return autograd.interpolate(x, scale_factor=2.0, mode="bilinear")
-        return autograd.interpolate(x, (2 * x.shape[2], x.shape[3] + 3), mode="bilinear")
-
-    net = _Net(resized)
-    axes = {"x": {0: "n", 2: "h", 3: "w"}}
-    proto = to_model(net, [_random(1, 2, 4, 6)], dynamic_axes=axes, input_names=["x"])
-    x = _random(2, 2, 7, 5, seed=1)
-    (y,) = runtime_outputs(proto, [x.numpy()])
-    np.testing.assert_allclose(y, net(x).numpy(), rtol=1e-5, atol=1e-5)
 
 
 def test_an_axis_that_takes_multiples_only() -> None:

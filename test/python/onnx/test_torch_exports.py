@@ -1,9 +1,6 @@
 """Networks that PyTorch exports: outputs, gradients and training beside PyTorch's own."""
 
-import importlib.util
-import logging
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,19 +10,10 @@ import pytest
 
 pytest.importorskip("onnx", reason="the package onnx is not installed")
 import singa.onnx
-from singa import opt, tensor
+from singa import tensor
+from torch_export import check_losses, draw_statistics, exported
 
 Tensor = tensor.Tensor
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """The exporters warn of their own future."""
-    logging.disable(logging.WARNING)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-    logging.disable(logging.NOTSET)
 
 
 def _convolutional(torch: Any) -> Any:
@@ -141,34 +129,8 @@ def _input(name: str, shape: tuple[int, ...], seed: int = 0) -> Any:
 def _made(torch: Any, name: str) -> Any:
     torch.manual_seed(0)
     module = _NETS[name][0](torch).double()
-    with torch.no_grad():
-        for key, buffer in module.named_buffers():
-            if key.endswith("running_var"):
-                buffer.uniform_(0.5, 1.5)
-            elif key.endswith("running_mean"):
-                buffer.normal_(0, 0.1)
+    draw_statistics(torch, module)
     return module
-
-
-def _exported(torch: Any, module: Any, x: Any, how: str, path: Path) -> Path:
-    if how == "dynamo":
-        if importlib.util.find_spec("onnxscript") is None:
-            pytest.skip("PyTorch's newer exporter needs onnxscript")
-        shapes = ({0: torch.export.Dim.DYNAMIC},)
-        torch.onnx.export(module, (x,), path, dynamo=True, dynamic_shapes=shapes, verbose=False)
-    else:
-        training = torch.onnx.TrainingMode.TRAINING if module.training else None
-        options = {} if training is None else {"training": training, "do_constant_folding": False}
-        torch.onnx.export(
-            module,
-            (x,),
-            path,
-            dynamo=False,
-            input_names=["x"],
-            dynamic_axes={"x": {0: "batch"}},
-            **options,
-        )
-    return path
 
 
 def _as_tensor(x: Any) -> Tensor:
@@ -178,11 +140,10 @@ def _as_tensor(x: Any) -> Tensor:
 @pytest.mark.parametrize("how", ["script", pytest.param("dynamo", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", _NETS)
 def test_outputs_in_float64(torch: ModuleType, tmp_path: Path, name: str, how: str) -> None:
-    """Outputs for the exported batch and for another one."""
     module = _made(torch, name).eval()
     shape = _NETS[name][1]
     x = torch.tensor(_input(name, shape))
-    net = singa.onnx.load(_exported(torch, module, x, how, tmp_path / "net.onnx"))
+    net = singa.onnx.load(exported(torch, module, x, how, tmp_path / "net.onnx"))
     for count in (shape[0], shape[0] + 1):
         x = _input(name, (count, *shape[1:]), count)
         with torch.no_grad():
@@ -193,48 +154,12 @@ def test_outputs_in_float64(torch: ModuleType, tmp_path: Path, name: str, how: s
 
 @pytest.mark.parametrize("name", _NETS)
 def test_losses_of_training(torch: ModuleType, tmp_path: Path, name: str) -> None:
-    """Twenty steps of SGD with momentum, with live batch norm, give PyTorch's losses. Replayed
-    steps give the bits of executed ones."""
     module = _made(torch, name).train()
     shape = _NETS[name][1]
     x = _input(name, shape)
-    path = _exported(torch, module, torch.tensor(x), "script", tmp_path / "net.onnx")
-    classes = 11 if name == "transformer" else 3
-    labels = np.random.default_rng(3).integers(0, min(classes, 2), shape[0])
-
-    def loss_of(out: Any) -> Any:
-        """The loss of a sum over all axes but the batch and the classes."""
-        axes = [i for i in range(len(out.shape)) if i not in (0, 1)]
-        return axes
-
-    def run(graph: bool) -> list[float]:
-        net = singa.onnx.load(path)
-
-        def loss(out: Tensor, y: Tensor) -> Tensor:
-            axes = loss_of(out)
-            scores = singa.autograd.reduce_mean(out, axes, 0) if axes else out
-            return singa.autograd.softmax_cross_entropy(scores, y)
-
-        net.loss = loss  # type: ignore[method-assign]
-        net.set_optimizer(opt.SGD(lr=0.05, momentum=0.9))
-        given, y = _as_tensor(x), tensor.from_numpy(labels.astype(np.int32))
-        net.compile([given], is_train=True, use_graph=graph)
-        losses = [float(net(given, y)[1].numpy()[0]) for _ in range(20)]
-        assert not graph or net._graphs().reasons() == []
-        return losses
-
-    executed = run(False)
-    assert executed == run(True)
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.05, momentum=0.9)
-    for found in executed:
-        optimizer.zero_grad()
-        out = module(torch.tensor(x))
-        axes = loss_of(out)
-        scores = out.mean(axes) if axes else out
-        loss = torch.nn.functional.cross_entropy(scores, torch.tensor(labels))
-        loss.backward()
-        optimizer.step()
-        assert abs(found - loss.item()) <= 2e-11
+    path = exported(torch, module, torch.tensor(x), "script", tmp_path / "net.onnx")
+    labels = np.random.default_rng(3).integers(0, 2, shape[0])
+    check_losses(torch, module, path, x, labels, steps=20, lr=0.05)
 
 
 def test_there_and_back(torch: ModuleType, tmp_path: Path) -> None:
@@ -244,7 +169,7 @@ def test_there_and_back(torch: ModuleType, tmp_path: Path) -> None:
 
     module = _made(torch, "convolutional").float().eval()
     x = torch.tensor(_input("convolutional", (2, 3, 16, 16)), dtype=torch.float32)
-    net = singa.onnx.load(_exported(torch, module, x, "script", tmp_path / "net.onnx"))
+    net = singa.onnx.load(exported(torch, module, x, "script", tmp_path / "net.onnx"))
     proto = to_model(net, [_as_tensor(x.numpy())], dynamic_axes={"x": [0]})
     x = torch.tensor(_input("convolutional", (3, 3, 16, 16), 1), dtype=torch.float32)
     with torch.no_grad():

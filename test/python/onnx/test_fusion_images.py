@@ -67,14 +67,10 @@ def test_scale_and_shift(end: str, kind: str) -> None:
         np.testing.assert_allclose(found, wanted, rtol=bound, atol=bound * 10)
     assert len(reorders) <= 1  # for numpy()
     autograd.training = True
-    try:
-        np.testing.assert_allclose(net.forward(x).numpy(), wanted, rtol=bound, atol=bound * 10)
-    finally:
-        autograd.training = False
+    np.testing.assert_allclose(net.forward(x).numpy(), wanted, rtol=bound, atol=bound * 10)
 
 
 def test_scale_and_shift_have_gradients() -> None:
-    """Of the image and both parameters: those of the nodes as they are."""
     nodes = [node("Mul", "x scale", "m"), node("Add", "m shift", "a"), node("Relu", "a", "y")]
     weights = {"scale": _SCALE[:3], "shift": _SHIFT[:, :3]}
     found = []
@@ -126,7 +122,6 @@ def test_other_products_stay_apart(shape: tuple[int, ...]) -> None:
     ],
 )
 def test_padding_before_a_convolution(pads: Any, value: Any, mode: str, merged: bool) -> None:
-    """Zeros along the image become the convolution's own; all else stays."""
     given = "x pads" + (" value" if value is not None else "")
     nodes = [
         node("Pad", given, "p", mode=mode),

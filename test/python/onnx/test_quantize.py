@@ -221,11 +221,9 @@ def test_the_mode_of_the_network_does_not_matter() -> None:
     calm = net.quantize(x)
     net.train()
     autograd.training = True
-    try:
-        busy = net.quantize(x)
-        assert net.training
-    finally:
-        autograd.training = False
+    busy = net.quantize(x)
+    assert net.training
+    autograd.training = False
     net.eval()
     assert busy.error == calm.error < 0.02
     y = busy(tensor.from_numpy(x)).numpy()

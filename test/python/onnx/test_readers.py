@@ -44,13 +44,11 @@ def test_sampling_like_torch(
     for t in given:
         t.stores_grad = True
     autograd.training = True
-    try:
-        y = net.forward(*given)
-        weights = _RANDOM.standard_normal(tuple(y.shape))
-        total = autograd.reduce_sum(y * tensor.from_numpy(weights, dtype="float64"))
-        found = autograd.gradients(total)
-    finally:
-        autograd.training = False
+    y = net.forward(*given)
+    weights = _RANDOM.standard_normal(tuple(y.shape))
+    total = autograd.reduce_sum(y * tensor.from_numpy(weights, dtype="float64"))
+    found = autograd.gradients(total)
+    autograd.training = False
     pair = [torch.tensor(a, requires_grad=True) for a in (x, grid)]
     mode = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
     wanted = torch.nn.functional.grid_sample(*pair, mode, padding, align)
@@ -81,7 +79,6 @@ def test_sampling_of_an_axis_of_one_element_and_far_away() -> None:
 @pytest.mark.parametrize("exclusive", [0, 1])
 @pytest.mark.parametrize("shape", [(1, 2), (5, 2), (8, 1), (0, 3)])
 def test_cumulative_products(shape: tuple[int, ...], exclusive: int, reverse: int) -> None:
-    """Against NumPy, with gradients, in any length."""
     model = network(
         [node("CumProd", "x axis", "y", exclusive=exclusive, reverse=reverse)],
         [info("x", ["n", "m"], "float64")],
@@ -127,7 +124,6 @@ def test_reversed_sequences(batch_first: bool) -> None:
 
 
 def test_bits_of_integers() -> None:
-    """Bitwise operators of integers, in a chain."""
     nodes = [
         node("BitwiseAnd", "a b", "c"),
         node("BitwiseNot", "c", "d"),

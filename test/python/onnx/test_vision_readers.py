@@ -208,10 +208,8 @@ def test_norms_of_windows_of_zeros() -> None:
     (t,) = _tensors([x])
     t.stores_grad = True
     autograd.training = True
-    try:
-        y = net.forward(t)
-        gradient = autograd.gradients(autograd.reduce_sum(y))[t]
-    finally:
-        autograd.training = False
+    y = net.forward(t)
+    gradient = autograd.gradients(autograd.reduce_sum(y))[t]
+    autograd.training = False
     np.testing.assert_array_equal(y.numpy(), [[[[0, 0, 5]]]])
     np.testing.assert_allclose(gradient.numpy(), [[[[0, 0, 0.6, 0.8]]]], rtol=1e-12)

@@ -125,6 +125,14 @@ inline Tensor RandomTensor(Random& random, const Shape& shape, DType dtype = kFl
   return FromValues(shape, values, dtype);
 }
 
+/// Integers in [low, high], both inclusive.
+inline Tensor RandomIntegers(Random& random, const Shape& shape, int64_t low, int64_t high,
+                             DType dtype) {
+  Vector values(static_cast<size_t>(shape.Count()));
+  for (double& v : values) v = static_cast<double>(random.Int(low, high));
+  return FromValues(shape, values, dtype);
+}
+
 /// A strided view with random values: permuted axes and steps of -2 to 2.
 inline Tensor RandomView(Random& random, const Shape& shape, DType dtype = kFloat32,
                          double low = -1, double high = 1) {
@@ -234,10 +242,43 @@ auto SameOnThreads(const std::vector<int>& numbers, const Fn& compute) {
 /// The reference implementation and the default one.
 inline constexpr Preference kImplementations[] = {Preference::kReference, Preference::kFastest};
 
+/// Calls test() with each implementation.
+template <class Test>
+void ForEachImplementation(const Test& test) {
+  for (const Preference preference : kImplementations) {
+    SCOPED_TRACE(PreferenceName(preference));
+    const PreferenceScope scope(preference);
+    test();
+  }
+}
+
 /// Runs the tests of a suite with each preference.
 class EachPreference : public testing::TestWithParam<Preference> {
   PreferenceScope scope_{GetParam()};
 };
+#define TEST_SUITE_OF_EACH_PREFERENCE(Suite)                       \
+  using Suite = EachPreference;                                    \
+  INSTANTIATE_TEST_SUITE_P(                                        \
+      Implementations, Suite, testing::ValuesIn(kImplementations), \
+      [](const auto& info) { return std::string(PreferenceName(info.param)); })
+
+/// The same, with one tolerance for all elements.
+inline void ExpectNear(const Tensor& got, const Vector& want, double tolerance,
+                       const std::string& what) {
+  ExpectNear(got, want, Vector(want.size(), tolerance), what);
+}
+
+/// Expects equal numbers. NaN equals NaN.
+inline void ExpectSame(const Vector& got, const Vector& want, const std::string& what = "") {
+  ASSERT_EQ(got.size(), want.size()) << what;
+  for (size_t i = 0; i < got.size(); ++i)
+    ASSERT_TRUE(got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i])))
+        << what << "[" << i << "] is " << got[i] << ", expected " << want[i];
+}
+
+inline void ExpectPart(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << "text: " << text << "\nlacks: " << part;
+}
 
 /// Expects fn() to throw exactly `Error`, with `part` in its message.
 template <class Error, class Fn>
@@ -247,8 +288,7 @@ void ExpectError(const Fn& fn, const std::string& part) {
     ADD_FAILURE() << "nothing was raised; expected: " << part;
   } catch (const Error& error) {
     EXPECT_EQ(typeid(error), typeid(Error)) << error.what();
-    EXPECT_NE(std::string(error.what()).find(part), std::string::npos)
-        << "message: " << error.what() << "\nlacks: " << part;
+    ExpectPart(error.what(), part);
   }
 }
 

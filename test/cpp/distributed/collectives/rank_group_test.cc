@@ -12,15 +12,7 @@ namespace {
 
 using namespace distributed;
 
-/// Elements that `rank` adds.
-std::vector<float> Term(int rank, size_t count) {
-  Random random(static_cast<uint64_t>(rank + 1));
-  std::vector<float> values(count);
-  for (float& value : values) value = static_cast<float>(random.Real());
-  return values;
-}
-
-std::string SumOn(const std::string& job, int rank, const std::vector<std::string>& machines) {
+void SumOn(const std::string& job, int rank, const std::vector<std::string>& machines) {
   const int world = static_cast<int>(machines.size());
   const Nodes nodes(rank, machines);
   const Exchange exchange = ExchangeOnMachine(job, rank, world, 20);
@@ -41,9 +33,8 @@ std::string SumOn(const std::string& job, int rank, const std::vector<std::strin
       from.push_back(terms.back().data());
     }
     OrderedSum(kFloat32, 0.3, from.data(), world, static_cast<int64_t>(count), want.data());
-    if (own != want) return "wrong sum of " + std::to_string(count);
+    Require(own == want, "sum of " + std::to_string(count));
   }
-  return "right";
 }
 
 TEST(RankGroup, SumsDoNotDependOnThePlaces) {
@@ -52,9 +43,9 @@ TEST(RankGroup, SumsDoNotDependOnThePlaces) {
       {"a", "b", "b"}, {"a", "b", "c"}, {"a", "b", "c", "d", "e", "f"}};
   for (const std::vector<std::string>& machines : placements) {
     const std::string job = JobName();
-    const std::vector<std::string> texts = InProcesses(
-        static_cast<int>(machines.size()), [&](int rank) { return SumOn(job, rank, machines); });
-    for (const std::string& text : texts) EXPECT_EQ(text, "right");
+    const Texts texts = InProcesses(static_cast<int>(machines.size()),
+                                    [&](int rank) { return SumOn(job, rank, machines); });
+    ExpectAll(texts, "right");
   }
 }
 
@@ -64,7 +55,7 @@ TEST(RankGroup, ARankThatIsStoppedAtTheEndIsTold) {
     const std::string job = JobName();
     int ends[2];
     ASSERT_EQ(pipe(ends), 0);
-    const std::vector<std::string> texts = InProcesses(2, [&](int rank) -> std::string {
+    const Texts texts = InProcesses(2, [&](int rank) -> std::string {
       const Nodes nodes(rank, machines);
       const Exchange exchange = ExchangeOnMachine(job, rank, 2, 20);
       RankGroup group(job, nodes, 1, Meet(nodes, job, "", true, exchange));
@@ -76,17 +67,11 @@ TEST(RankGroup, ARankThatIsStoppedAtTheEndIsTold) {
       }
       EXPECT_EQ(read(ends[0], &other, sizeof(other)), sizeof(other));
       kill(other, SIGSTOP);  // now, since rank 0 has joined
-      std::string text = "nothing was raised";
-      try {
-        group.Leave();
-      } catch (const std::runtime_error& error) {
-        text = error.what();
-      }
+      const std::string text = TextOf([&] { group.Leave(); });
       kill(other, SIGKILL);
       return text;
     });
-    EXPECT_NE(texts[0].find("is stopped: it gave no sign of life for 1."), texts[0].npos)
-        << texts[0];
+    ExpectPart(texts[0], "is stopped: it gave no sign of life for 1.");
     EXPECT_EQ(texts[1], "killed");
     close(ends[0]);
     close(ends[1]);

@@ -81,14 +81,14 @@ TEST(Listener, ConnectsThoseThatKnowTheSecret) {
     for (const Pass& pass : {wrong_secret, wrong_purpose, Pass{}}) {
       std::string reason;
       EXPECT_FALSE(Connect(listener.address(), pass, 1, 0, After(0.5), stop, &reason));
-      EXPECT_NE(reason.find("has another secret, or is another job"), std::string::npos) << reason;
+      ExpectPart(reason, "has another secret, or is another job");
     }
     std::string reason;  // process 7 does not listen there
     EXPECT_FALSE(Connect(listener.address(), kPass, 1, 7, After(0.5), stop, &reason));
-    EXPECT_NE(reason.find("something else answers there"), std::string::npos) << reason;
+    ExpectPart(reason, "something else answers there");
     // The number 2 is not wanted.
     EXPECT_FALSE(Connect(listener.address(), kPass, 2, 0, After(0.5), stop, &reason));
-    EXPECT_NE(reason.find("another process has the same rank"), std::string::npos) << reason;
+    ExpectPart(reason, "another process has the same rank");
     std::optional<Socket> socket =
         Connect(listener.address(), kPass, 1, 0, After(20), stop, &reason);
     ASSERT_TRUE(socket) << reason;
@@ -181,7 +181,7 @@ TEST(Listener, WhoCannotProveItselfGetsNoProof) {
   });
   std::string reason;
   EXPECT_FALSE(Connect(Here(pretender.port()), kPass, 1, 0, After(20), stop, &reason));
-  EXPECT_NE(reason.find("has another secret"), std::string::npos) << reason;
+  ExpectPart(reason, "has another secret");
   pretends.join();
   EXPECT_EQ(more, "");
 }
@@ -192,7 +192,7 @@ TEST(Listener, AConnectionThatWasGivenUpIsForgotten) {
   std::string reason;
   // Nobody answers yet, as where this process is stopped.
   EXPECT_FALSE(Connect(Here(PortOf(listener)), kPass, 1, 0, After(0.2), stop, &reason));
-  EXPECT_NE(reason.find("it does not answer"), std::string::npos) << reason;
+  ExpectPart(reason, "it does not answer");
   std::thread connects([&] {
     std::optional<Socket> socket =
         Connect(Here(PortOf(listener)), kPass, 1, 0, After(20), stop, &reason);
@@ -220,13 +220,13 @@ TEST(Listener, InsideStaysInside) {
   for (const Listener* inside : {&unnamed, &named}) {
     const std::string outside = std::to_string(PortOf(*inside)) + " " + host;
     EXPECT_FALSE(Connect(outside, kPass, 1, 0, After(0.05), stop, &reason));
-    EXPECT_NE(reason.find("Connection refused"), std::string::npos) << reason;
+    ExpectPart(reason, "Connection refused");
     Stranger(PortOf(*inside));
   }
   // An address of this machine is the only one that listens.
   const Listener outer(host, std::stoi(port));
   EXPECT_FALSE(Connect(Here(std::stoi(port)), kPass, 1, 0, After(0.05), stop, &reason));
-  EXPECT_NE(reason.find("Connection refused"), std::string::npos) << reason;
+  ExpectPart(reason, "Connection refused");
 }
 
 TEST(Listener, WaitsEndAtTheDeadlineAndWhenTheyShallStop) {
@@ -239,7 +239,7 @@ TEST(Listener, WaitsEndAtTheDeadlineAndWhenTheyShallStop) {
     address = gone.address();
   }
   EXPECT_FALSE(Connect(address, kPass, 1, 0, After(0.05), stop, &reason));
-  EXPECT_NE(reason.find("Connection refused"), std::string::npos) << reason;
+  ExpectPart(reason, "Connection refused");
   stop = true;
   EXPECT_FALSE(AcceptOne(listener, 100, stop));
   EXPECT_FALSE(Connect(listener.address(), kPass, 1, 0, After(100), stop, &reason));

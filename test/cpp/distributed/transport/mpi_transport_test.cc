@@ -157,7 +157,7 @@ class FakeMessages final : public Messages {
   int broken_after_;
 };
 
-using Machines = std::vector<std::string>;
+using Machines = Texts;
 
 std::unique_ptr<RankGroup> Join(const std::string& job, int rank, const Machines& machines,
                                 std::unique_ptr<Messages> messages, double timeout = 20) {
@@ -166,14 +166,6 @@ std::unique_ptr<RankGroup> Join(const std::string& job, int rank, const Machines
   Meeting meeting = Meet(nodes, job, "", true, ExchangeOnMachine(job, rank, world, timeout));
   meeting.messages = std::move(messages);
   return std::make_unique<RankGroup>(job, nodes, timeout, std::move(meeting));
-}
-
-/// Elements that `rank` adds.
-std::vector<float> Term(int rank, size_t count) {
-  Random random(static_cast<uint64_t>(rank + 1));
-  std::vector<float> values(count);
-  for (float& value : values) value = static_cast<float>(random.Real());
-  return values;
 }
 
 ByteStream StreamOf(std::vector<float>& values) {
@@ -190,7 +182,7 @@ void Sum(RankGroup& group, uint64_t number, std::vector<float>& values) {
   group.Finish();
 }
 
-std::string Work(RankGroup& group, size_t count, uint64_t* number) {
+void Work(RankGroup& group, size_t count, uint64_t* number) {
   const int world = group.world_size();
   std::vector<std::vector<float>> terms;
   std::vector<const void*> from;
@@ -199,7 +191,7 @@ std::string Work(RankGroup& group, size_t count, uint64_t* number) {
   std::vector<float> own = terms[static_cast<size_t>(group.rank())], want(count);
   OrderedSum(kFloat32, 0.3, from.data(), world, static_cast<int64_t>(count), want.data());
   Sum(group, ++*number, own);
-  if (own != want) return "wrong sum of " + std::to_string(count);
+  Require(own == want, "sum of " + std::to_string(count));
 
   own = terms[static_cast<size_t>(group.rank())];
   std::vector<std::vector<float>> all(static_cast<size_t>(world), std::vector<float>(count));
@@ -213,17 +205,17 @@ std::string Work(RankGroup& group, size_t count, uint64_t* number) {
       },
       "a test");
   group.Finish();
-  if (all != terms) return "wrong list of " + std::to_string(count);
+  Require(all == terms, "list of " + std::to_string(count));
 
   group.Describe(++*number, "broadcast");
   group.CompareDescriptions(*number, "a test");
   Broadcast(group, StreamOf(own), world - 1, "a test");
   group.Finish();
-  return own == terms.back() ? "right" : "wrong copy of " + std::to_string(count);
+  Require(own == terms.back(), "copy of " + std::to_string(count));
 }
 
 /// Parts of sums of 16-bit floats are wider than the floats.
-std::string SumHalves(RankGroup& group, uint64_t number) {
+void SumHalves(RankGroup& group, uint64_t number) {
   constexpr size_t kCount = 300001;
   std::vector<std::vector<uint16_t>> terms;
   std::vector<const void*> from;
@@ -241,7 +233,7 @@ std::string SumHalves(RankGroup& group, uint64_t number) {
   group.CompareDescriptions(number, "a test");
   AllReduce(group, {&stream, 1}, kBFloat16, 1, stream, "a test");
   group.Finish();
-  return own == want ? "right" : "wrong sum of halves";
+  Require(own == want, "sum of halves");
 }
 
 TEST(MpiTransport, MovesTheDataOfAllCollectives) {
@@ -251,36 +243,31 @@ TEST(MpiTransport, MovesTheDataOfAllCollectives) {
     const std::string job = JobName();
     const int world = static_cast<int>(machines.size());
     Sockets sockets(world);
-    const std::vector<std::string> texts = InProcesses(world, [&](int rank) -> std::string {
+    const Texts texts = InProcesses(world, [&](int rank) {
       const auto group = Join(job, rank, machines, std::make_unique<FakeMessages>(rank, sockets));
       uint64_t number = 0;
       // One element, several chunks, and more than all buffers hold.
-      for (const size_t count : {size_t{1}, size_t{50000}, size_t{600000}, size_t{3}}) {
-        const std::string text = Work(*group, count, &number);
-        if (text != "right") return text;
-      }
-      const std::string text = SumHalves(*group, ++number);
-      if (text != "right") return text;
+      for (const size_t count : {size_t{1}, size_t{50000}, size_t{600000}, size_t{3}})
+        Work(*group, count, &number);
+      SumHalves(*group, ++number);
       // Nobody leaves before the others have what it has sent.
-      return group->Leave() ? "right" : "failed";
+      Require(group->Leave(), "end");
     });
-    for (const std::string& text : texts) EXPECT_EQ(text, "right");
+    ExpectAll(texts, "right");
   }
 }
 
 TEST(MpiTransport, AnErrorOfMpiIsThatOfAllRanks) {
   const std::string job = JobName();
   Sockets sockets(2);
-  const std::vector<std::string> texts = InProcesses(2, [&](int rank) -> std::string {
+  const Texts texts = InProcesses(2, [&](int rank) {
     const int broken_after = rank == 1 ? 3 : 1 << 30;
     const auto group = Join(job, rank, {"a", "b"},
                             std::make_unique<FakeMessages>(rank, sockets, nullptr, broken_after));
     std::vector<float> values(600000);
     Sum(*group, 1, values);
-    return "no error";
   });
-  for (const std::string& text : texts)
-    EXPECT_EQ(text, "[Communicator] rank 1: MPI_Testsome: broken");
+  ExpectAll(texts, "[Communicator] rank 1: MPI_Testsome: broken");
 }
 
 /// Gets nothing, and has a call that takes long, as on a busy machine, when it is told to.
@@ -319,7 +306,7 @@ TEST(MpiTransport, ARankThatEndsFirstSaysBeforeWhatHasCome) {
   const std::string job = JobName();
   Sockets sockets(2);
   constexpr double kTimeout = 20;
-  const std::vector<std::string> texts = InProcesses(2, [&](int rank) -> std::string {
+  const Texts texts = InProcesses(2, [&](int rank) {
     auto group =
         Join(job, rank, {"a", "b"}, std::make_unique<FakeMessages>(rank, sockets), kTimeout);
     std::vector<float> values(1000);
@@ -332,34 +319,29 @@ TEST(MpiTransport, ARankThatEndsFirstSaysBeforeWhatHasCome) {
     const uint64_t start = SharedClock();
     group.reset();
     const double seconds = static_cast<double>(SharedClock() - start) * 1e-9;
-    return seconds < 0.5 * kTimeout ? "soon" : "at the deadline";
+    Require(seconds < 0.5 * kTimeout, "end at the deadline");
   });
-  for (const std::string& text : texts) EXPECT_EQ(text, "soon");
+  ExpectAll(texts, "right");
 }
 
 TEST(MpiTransport, NothingIsCalledAfterAFailure) {
   const std::string job = JobName();
   Sockets sockets(2);
-  const std::vector<std::string> texts = InProcesses(2, [&](int rank) -> std::string {
+  const Texts texts = InProcesses(2, [&](int rank) -> std::string {
     std::atomic<int> calls = 0;
     const auto group =
         Join(job, rank, {"a", "b"}, std::make_unique<FakeMessages>(rank, sockets, &calls));
     std::vector<float> values(600000);
     Sum(*group, 1, values);
     if (rank == 1) _exit(0);
-    std::string error = "none";
-    try {
-      Sum(*group, 2, values);
-    } catch (const std::exception& caught) {
-      error = caught.what();
-    }
+    const std::string error = TextOf([&] { Sum(*group, 2, values); });
     std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the thread sees the failure
     const int before = calls;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     if (before == 0 || calls != before) return "calls: " + std::to_string(calls - before);
     return error;
   });
-  EXPECT_NE(texts[0].find("has ended; rank 0 has waited for it"), std::string::npos) << texts[0];
+  ExpectPart(texts[0], "has ended; rank 0 has waited for it");
 }
 
 TEST(UsesMpi, ByDefaultWhereAllRanksMay) {

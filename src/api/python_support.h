@@ -49,8 +49,6 @@ inline void SetErrorFromException(const char* function) {
     std::string what = e.what();
     if (what.starts_with("[memory] ")) what.erase(0, 9);
     PyErr_SetString(PyExc_MemoryError, detail::Message(PublicName(function), what).c_str());
-  } catch (const NotImplemented& e) {
-    PyErr_SetString(PyExc_NotImplementedError, e.what());
   } catch (const std::exception& e) {
     PyErr_SetString(PyExc_RuntimeError, e.what());
   } catch (...) {

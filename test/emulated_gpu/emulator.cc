@@ -12,7 +12,7 @@
 
 #include "emulated_gpu/fiber.h"
 #include "emulated_gpu/queue.h"
-#include "singa/core/environment.h"
+#include "singa/core/error.h"
 #include "singa/core/stats.h"
 
 namespace singa::cuda {
@@ -25,13 +25,9 @@ constexpr unsigned kMostThreads = 1024;
 constexpr size_t kMostSharedBytes = size_t{48} << 10;
 constexpr unsigned kMostBlocksX = (1u << 31) - 1, kMostBlocksYZ = 65535;
 
-Order OrderOfEnvironment() {
-  const std::string name = EnvironmentValue("SINGA_CUDA_EMULATED_THREADS");
-  if (name == "forward") return Order::kForward;
-  return name == "reversed" ? Order::kReversed : Order::kShuffled;
-}
 std::atomic<Order>& TheOrder() {
-  static std::atomic<Order> order{OrderOfEnvironment()};
+  static std::atomic<Order> order{static_cast<Order>(
+      Choice("SINGA_CUDA_EMULATED_THREADS", {"forward", "reversed", "shuffled"}))};
   return order;
 }
 
@@ -273,6 +269,18 @@ void FailMisaligned(const void* data, size_t bytes) {
   std::snprintf(text, sizeof(text), "%zu bytes at an address that is no multiple of %zu", bytes,
                 bytes);
   Fail(text);
+}
+
+std::string Setting(const char* name) {
+  const char* text = std::getenv(name);
+  return text ? text : "";
+}
+
+size_t Choice(const char* name, std::initializer_list<const char*> words) {
+  const std::string text = Setting(name);
+  const auto* found = std::find(words.begin(), words.end(), text);
+  Check(text.empty() || found != words.end(), "emulated GPU", name, " cannot be '", text, "'");
+  return text.empty() ? 0 : static_cast<size_t>(found - words.begin());
 }
 
 void SetOrder(Order wanted) { TheOrder() = wanted; }

@@ -11,6 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
+#include <string>
 
 #include "backend/cuda/runtime/runtime.h"
 
@@ -36,6 +38,13 @@ uint64_t Waiting(Stream stream);
 /// Capacity of a stream's queue. As on a GPU, a caller that exceeds it waits, here until half is
 /// done.
 inline constexpr size_t kMostWaiting = 1024;
+
+/// The text of an environment variable that chooses what the emulated GPU does; empty where it is
+/// not set.
+std::string Setting(const char* name);
+/// The number of the word that it is; 0 where it is not set. Raises std::invalid_argument for other
+/// texts.
+size_t Choice(const char* name, std::initializer_list<const char*> words);
 
 /// What other streams run when somebody waits for one. Within a stream the order is fixed, and a
 /// stream that waits for another does so in each case. For captured work with branches, this

@@ -149,8 +149,9 @@ class Memory {
 };
 
 size_t MemoryOfEach() {
-  const auto bytes = static_cast<size_t>(EnvironmentNumber("SINGA_CUDA_EMULATED_MEMORY"));
-  if (EnvironmentFlag("SINGA_CUDA_EMULATED_RACES")) emulated::Watch(true);
+  const size_t bytes =
+      std::strtoull(emulated::Setting("SINGA_CUDA_EMULATED_MEMORY").c_str(), nullptr, 10);
+  if (emulated::Choice("SINGA_CUDA_EMULATED_RACES", {"0", "1"}) == 1) emulated::Watch(true);
   return bytes ? bytes / kPage * kPage : emulated::kDeviceMemory;
 }
 
@@ -179,14 +180,9 @@ uint64_t g_queued = 0;  // guarded by Mutex()
 
 using emulated::StreamOrder;
 
-StreamOrder OrderOfEnvironment() {
-  const std::string name = EnvironmentValue("SINGA_CUDA_EMULATED_STREAMS");
-  if (name == "late") return StreamOrder::kLate;
-  return name == "early" ? StreamOrder::kEarly : StreamOrder::kShuffled;
-}
-
 struct Schedule {
-  StreamOrder order = OrderOfEnvironment();
+  StreamOrder order = static_cast<StreamOrder>(
+      emulated::Choice("SINGA_CUDA_EMULATED_STREAMS", {"late", "early", "shuffled"}));
   std::mt19937 random;
 };
 /// Guarded by Mutex().

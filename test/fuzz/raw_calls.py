@@ -23,7 +23,7 @@ from targets import Finding, Target
 # Their results depend on the implementation, or are uninitialised memory.
 _NOT_COMPARED = frozenset(
     [
-        *("ToBlocked", "EmptyLike", "Tensor", "Tensor.version", "Tensor.block_id"),
+        *("ToBlocked", "Tensor", "Tensor.version", "Tensor.block_id"),
         # Questions about the layout, which is plain with reference kernels.
         *("Tensor.strides", "Tensor.is_blocked", "Tensor.layout_name", "Tensor.FillsBlock"),
         "Tensor.copied_bytes",

@@ -11,7 +11,7 @@ namespace singa {
 
 // C++ exceptions and the Python exceptions that they become:
 //   std::invalid_argument ValueError · TypeError TypeError · std::out_of_range IndexError ·
-//   std::bad_alloc MemoryError · NotImplemented NotImplementedError · any other RuntimeError.
+//   std::domain_error ZeroDivisionError · std::bad_alloc MemoryError · any other RuntimeError.
 
 /// An argument has the wrong element type or is of the wrong kind.
 class SINGA_API TypeError : public std::invalid_argument {
@@ -31,12 +31,6 @@ class SINGA_API OutOfMemory : public std::bad_alloc {
 
 /// This build or machine does not have the backend, device or feature.
 class SINGA_API Unavailable : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-/// singa does not implement this yet.
-class SINGA_API NotImplemented : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };

@@ -125,8 +125,6 @@ class SINGA_API Tensor {
   DataType dtype_ = kFloat32;
 };
 
-/// An uninitialised plain tensor with the shape, type and device of `t`.
-SINGA_API Tensor EmptyLike(const Tensor& t);
 /// A tensor filled with `value`, on the CPU unless a device is given.
 SINGA_API Tensor Full(const Shape& shape, double value, DevicePtr device = nullptr,
                       DataType dtype = kFloat32);

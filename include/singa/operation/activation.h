@@ -23,6 +23,13 @@ struct Activation {
   /// Whether there is one.
   constexpr explicit operator bool() const { return kind != ActivationKind::kNone; }
   constexpr bool operator==(const Activation&) const = default;
+  /// Calls `visitor(name, value)` for each member.
+  template <class Self, class Visitor>
+  static void VisitFields(Self& self, Visitor& visitor) {
+    visitor("activation", self.kind);
+    visitor("low", self.low);
+    visitor("high", self.high);
+  }
 
   ActivationKind kind;
   double low = 0, high = 0;

@@ -110,14 +110,6 @@ class SINGA_API Recorder {
     visitor("col_width", self.col_width);
     visitor("imagesize", self.imagesize);
   }
-  template <class Visitor>
-  void Visit(Visitor& visitor) const {
-    VisitFields(*this, visitor);
-  }
-  template <class Visitor>
-  void Visit(Visitor& visitor) {
-    VisitFields(*this, visitor);
-  }
 #endif
 
  private:

@@ -59,17 +59,7 @@ SINGA_MULTI_ISA void Multiply(const float* slopes, const BFloat16* dy, int64_t d
 /// the inputs. If one has an opaque layout, all have it.
 template <int K, class Run>
 void ForEachRun(const Execution& execution, const Run& run) {
-  const Tensor& out = execution.outputs[0];
-  Shape shape = out.shape();
-  std::array<Strides, K> strides;
-  if (const LayoutPtr& layout = out.layout()) {
-    shape = {static_cast<int64_t>(layout->bytes() / sizeof(BFloat16))};
-    strides.fill({1});
-  } else {
-    strides[0] = out.strides();
-    for (size_t k = 1; k < K; ++k) strides[k] = execution.inputs[k - 1].strides();
-  }
-  const StridedSpace<K> space(shape, strides);
+  const auto space = SpaceOf<K>(execution.inputs, execution.outputs[0]);
   std::array<int64_t, K> steps;
   for (int k = 0; k < K; ++k) steps[static_cast<size_t>(k)] = space.inner_stride(k);
   ParallelFor(space.size(), kParallelGrain, [&](int64_t begin, int64_t end) {

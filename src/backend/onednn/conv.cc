@@ -228,7 +228,7 @@ class SumPlan final : public PrimitivePlan {
     const char* add = execution.in<char>(add_);
     char* y = execution.out<char>(0);
     if (add != y)
-      ParallelFor(StoredBytes(execution.outputs[0]), kParallelGrain,
+      ParallelFor(static_cast<int64_t>(StoredBytes(execution.outputs[0])), kParallelGrain,
                   [&](int64_t begin, int64_t end) {
                     std::memcpy(y + begin, add + begin, static_cast<size_t>(end - begin));
                   });

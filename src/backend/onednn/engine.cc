@@ -221,8 +221,8 @@ void PrimitivePlan::Run(const Execution& execution) const {
     return;
   }
   const Tensor& y = execution.outputs[0];
-  const int64_t x_part = StoredBytes(execution.inputs[0]) / relu_groups_;
-  const int64_t y_part = StoredBytes(y) / relu_groups_;
+  const int64_t x_part = static_cast<int64_t>(StoredBytes(execution.inputs[0])) / relu_groups_;
+  const int64_t y_part = static_cast<int64_t>(StoredBytes(y)) / relu_groups_;
   const void*& x_at = pointers[0];
   const void*& y_at = pointers[inputs_.size()];
   for (int64_t i = 0; i < relu_groups_; ++i) {

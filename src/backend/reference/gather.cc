@@ -12,17 +12,6 @@ namespace singa::reference {
 
 namespace {
 
-// Axes [from, to) of a shape. Array 0 has contiguous strides, array 1 the `given` ones.
-StridedSpace<2> AxesBetween(const Shape& shape, const Strides& given, int from, int to) {
-  Shape part;
-  Strides strides;
-  for (int axis = from; axis < to; ++axis) {
-    part.push_back(shape[axis]);
-    strides.push_back(given[axis]);
-  }
-  return {part, {ContiguousStrides(part), strides}};
-}
-
 template <class U>
 void GatherRows(const GatherSpec& spec, const Execution& execution, const int64_t* positions) {
   const Strides& strides = execution.inputs[0].strides();

@@ -1,13 +1,34 @@
 #include <cstring>
+#include <initializer_list>
+#include <string>
 
 #include "core/device/parallel.h"
 #include "core/memory/caching_allocator.h"
-#include "core/memory/host_heap.h"
 #include "core/tensor/copy.h"
 #include "singa/core/device.h"
+#include "singa/core/environment.h"
+
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 
 namespace singa {
 namespace {
+
+/// Lets malloc keep a few MiB of freed memory, unless the environment configures malloc (MALLOC_*_,
+/// GLIBC_TUNABLES). oneDNN's matrix products allocate packing buffers in each call. By default
+/// glibc returns them to the system, so each step faults their pages again.
+void KeepFreedHeap() {
+#if defined(__GLIBC__)
+  constexpr int kLargest = 4 << 20;  // larger requests are mapped separately
+  constexpr int kKept = 16 << 20;
+  for (const char* name : {"MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_"})
+    if (!EnvironmentValue(name).empty()) return;
+  if (EnvironmentValue("GLIBC_TUNABLES").find("glibc.malloc.") != std::string::npos) return;
+  mallopt(M_MMAP_THRESHOLD, kLargest);
+  mallopt(M_TRIM_THRESHOLD, kKept);
+#endif
+}
 
 class CpuDevice final : public Device {
  public:

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/statistics/uncounted.h"
+#include "core/tensor/stored_size.h"
 
 namespace singa {
 namespace {
@@ -33,9 +34,7 @@ std::vector<std::string> EachShapeOf(std::span<const Tensor> tensors) {
 uint64_t BytesOf(std::span<const Tensor> tensors) {
   uint64_t bytes = 0;
   for (const Tensor& t : tensors)
-    if (!t.empty())
-      bytes += t.layout() ? t.layout()->bytes()
-                          : static_cast<uint64_t>(t.size()) * SizeOf(t.data_type());
+    if (!t.empty()) bytes += StoredBytes(t);
   return bytes;
 }
 

@@ -16,32 +16,28 @@
 
 namespace singa {
 
-namespace detail {
-
+/// BFloat16 and Float16.
 template <class T>
-struct ComputeTypeOf {
-  using type = T;
-};
-template <>
-struct ComputeTypeOf<BFloat16> {
-  using type = float;
-};
-template <>
-struct ComputeTypeOf<Float16> {
-  using type = float;
-};
-template <>
-struct ComputeTypeOf<int8_t> {
-  using type = int32_t;
-};
-template <>
-struct ComputeTypeOf<uint8_t> {
-  using type = int32_t;
-};
-template <>
-struct ComputeTypeOf<bool> {
-  using type = int32_t;
-};
+inline constexpr bool kIs16BitFloat = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
+
+/// float, double, BFloat16 and Float16.
+template <class T>
+inline constexpr bool kIsFloatType = std::is_floating_point_v<T> || kIs16BitFloat<T>;
+
+/// The type in which values stored as T are computed: float for 16-bit floats, int32 for narrower
+/// integers and bool, else T.
+template <class T>
+using ComputeType = std::conditional_t<
+    kIs16BitFloat<T>, float,
+    std::conditional_t<std::is_integral_v<T> && sizeof(T) < sizeof(int32_t), int32_t, T>>;
+
+/// The unsigned type of 1, 2, 4 or 8 bytes.
+template <size_t bytes>
+using WordOfSize = std::conditional_t<
+    bytes == 1, uint8_t,
+    std::conditional_t<bytes == 2, uint16_t, std::conditional_t<bytes == 4, uint32_t, uint64_t>>>;
+
+namespace detail {
 
 template <class T>
 struct DTypeOfType;
@@ -63,16 +59,6 @@ SINGA_DTYPE_OF(bool, kBool);
 
 }  // namespace detail
 
-/// The type in which values stored as T are computed: float for 16-bit floats, int32 for narrower
-/// integers and bool, else T.
-template <class T>
-using ComputeType = typename detail::ComputeTypeOf<T>::type;
-
-/// float, double, BFloat16 and Float16.
-template <class T>
-inline constexpr bool kIsFloatType =
-    std::is_floating_point_v<T> || std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
-
 template <class T>
 inline constexpr DType kDTypeOf = detail::DTypeOfType<T>::value;
 
@@ -83,9 +69,9 @@ template <class To, class From>
 constexpr To Convert(From value) {
   if constexpr (std::is_same_v<To, From>) {
     return value;
-  } else if constexpr (std::is_same_v<From, BFloat16> || std::is_same_v<From, Float16>) {
+  } else if constexpr (kIs16BitFloat<From>) {
     return Convert<To>(static_cast<float>(value));
-  } else if constexpr (std::is_same_v<To, BFloat16> || std::is_same_v<To, Float16>) {
+  } else if constexpr (kIs16BitFloat<To>) {
     return To(static_cast<float>(value));
   } else if constexpr (std::is_same_v<To, bool>) {
     return value != From(0);
@@ -158,14 +144,8 @@ decltype(auto) SwitchIndex(DType dtype, const char* op, F&& f) {
 /// Likewise for the float types, int32 and int64, which can be summed and compared.
 template <class F>
 decltype(auto) SwitchNumber(DType dtype, const char* op, F&& f) {
-  switch (dtype) {
-    case kInt32:
-      return f.template operator()<int32_t>();
-    case kInt64:
-      return f.template operator()<int64_t>();
-    default:
-      return SwitchFloat(dtype, op, std::forward<F>(f));
-  }
+  if (dtype == kInt32 || dtype == kInt64) return SwitchIndex(dtype, op, std::forward<F>(f));
+  return SwitchFloat(dtype, op, std::forward<F>(f));
 }
 
 /// Likewise for all element types.

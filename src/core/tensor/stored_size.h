@@ -2,6 +2,7 @@
 
 // The memory of a tensor. In an opaque layout the padding counts.
 
+#include <cstddef>
 #include <cstdint>
 
 #include "singa/core/dtype.h"
@@ -10,13 +11,13 @@
 namespace singa {
 
 /// In bytes.
-inline int64_t StoredBytes(const Tensor& t) {
-  return t.layout() ? static_cast<int64_t>(t.layout()->bytes()) : t.bytes();
+inline size_t StoredBytes(const Tensor& t) {
+  return t.layout() ? t.layout()->bytes() : static_cast<size_t>(t.bytes());
 }
 
 /// In elements.
 inline int64_t StoredSize(const Tensor& t) {
-  return StoredBytes(t) / static_cast<int64_t>(SizeOf(t.data_type()));
+  return static_cast<int64_t>(StoredBytes(t) / SizeOf(t.data_type()));
 }
 
 }  // namespace singa

@@ -6,8 +6,11 @@
 #include <array>
 #include <cstdint>
 #include <cstdlib>
+#include <span>
 
+#include "core/tensor/stored_size.h"
 #include "singa/core/shape.h"
+#include "singa/core/tensor.h"
 
 namespace singa {
 
@@ -103,6 +106,33 @@ class StridedSpace {
   int64_t size_ = 1;
   std::array<Axis, kMaxRank> axes_;
 };
+
+/// Of `out` (array 0) and inputs of its shape. Where `out` is opaque so are they: then it is the
+/// elements as they lie.
+template <int K>
+StridedSpace<K> SpaceOf(std::span<const Tensor> in, const Tensor& out) {
+  Shape shape = out.shape();
+  std::array<Strides, K> strides;
+  if (out.layout()) {
+    shape = {StoredSize(out)};
+    strides.fill({1});
+  } else {
+    strides[0] = out.strides();
+    for (int k = 1; k < K; ++k) strides[k] = in[k - 1].strides();
+  }
+  return StridedSpace<K>(shape, strides);
+}
+
+/// Axes [from, to) of a shape. Array 0 has contiguous strides, array 1 the `given` ones.
+inline StridedSpace<2> AxesBetween(const Shape& shape, const Strides& given, int from, int to) {
+  Shape part;
+  Strides strides;
+  for (int axis = from; axis < to; ++axis) {
+    part.push_back(shape[axis]);
+    strides.push_back(given[axis]);
+  }
+  return {part, {ContiguousStrides(part), strides}};
+}
 
 /// Smallest and largest offset of an element of (shape, strides), in elements from the first one;
 /// {0, -1} if there are no elements.

@@ -477,11 +477,6 @@ std::string Tensor::ToString() const {
   return text;
 }
 
-Tensor EmptyLike(const Tensor& t) {
-  CheckNotEmpty("empty_like", t);
-  return Tensor(t.shape(), t.device(), t.data_type());
-}
-
 Tensor Full(const Shape& shape, double value, DevicePtr device, DataType dtype) {
   Tensor t(shape, std::move(device), dtype);
   t.Fill(value);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/tensor/stored_size.h"
 #include "distributed/collectives/communicator.h"
 #include "singa/core/plan.h"
 
@@ -46,6 +47,13 @@ class BucketPlan : public Plan {
   BucketPtr bucket_;
 };
 
+/// Waits for what the thread of the communicator runs.
+class WaitPlan final : public BucketPlan<WaitPlan> {
+ public:
+  using BucketPlan::BucketPlan;
+  void Run(const Execution&) const override { bucket_->communicator->impl().Wait(bucket_->ticket); }
+};
+
 /// What updates of running statistics share.
 struct Norms {
   CommunicatorPtr communicator;
@@ -62,11 +70,6 @@ std::string TitleOf(const std::vector<std::string>& names, size_t count);
 void CheckOwners(const char* op, const std::vector<int64_t>& owners, size_t count, int world_size);
 /// ", to ranks 0 2 1", or "" for none.
 std::string DescribeOwners(const std::vector<int64_t>& owners);
-
-/// The bytes of a tensor in memory, with the padding of its layout.
-inline size_t StoredBytes(const Tensor& t) {
-  return t.layout() ? t.layout()->bytes() : static_cast<size_t>(t.bytes());
-}
 
 /// Whether each tensor has the same layout in all lists; `tensors` are lists of `count`, one after
 /// the other.

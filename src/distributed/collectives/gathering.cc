@@ -54,12 +54,6 @@ class GatherStart final : public BucketPlan<GatherStart> {
   }
 };
 
-class GatherWait final : public BucketPlan<GatherWait> {
- public:
-  using BucketPlan::BucketPlan;
-  void Run(const Execution&) const override { bucket_->communicator->impl().Wait(bucket_->ticket); }
-};
-
 }  // namespace
 
 struct SINGA_HIDDEN Gathering::Impl {
@@ -98,7 +92,7 @@ Gathering::Gathering(CommunicatorPtr communicator, const std::vector<Tensor>& te
   bucket->communicator = std::move(communicator);
   if (!bucket->communicator->impl().group) return;
   impl_->start = std::make_shared<GatherStart>(bucket);
-  impl_->wait = std::make_shared<GatherWait>(bucket);
+  impl_->wait = std::make_shared<WaitPlan>(bucket);
 }
 
 Gathering::~Gathering() = default;

@@ -92,12 +92,6 @@ class StartPlan final : public BucketPlan<StartPlan> {
   }
 };
 
-class WaitPlan final : public BucketPlan<WaitPlan> {
- public:
-  using BucketPlan::BucketPlan;
-  void Run(const Execution&) const override { bucket_->communicator->impl().Wait(bucket_->ticket); }
-};
-
 class RunPlan final : public BucketPlan<RunPlan> {
  public:
   using BucketPlan::BucketPlan;

@@ -20,7 +20,6 @@
 #include "singa/core/export.h"
 #include "singa/core/layout.h"
 #include "singa/core/shape.h"
-#include "singa/operation/recorder.h"
 
 namespace singa {
 
@@ -61,10 +60,11 @@ class FieldWriter {
       : fields_(fields), layout_text_(layout_text) {}
   void operator()(const char* name, const LayoutPtr& layout) { Add(name, layout_text_(layout)); }
   void operator()(const char* name, const Shape& shape) { Add(name, shape.ToString()); }
-  void operator()(const char*, const Recorder& recorder) { recorder.Visit(*this); }
   template <class T>
   void operator()(const char* name, const T& value) {
-    if constexpr (std::is_floating_point_v<T>)
+    if constexpr (requires { T::VisitFields(value, *this); })
+      T::VisitFields(value, *this);
+    else if constexpr (std::is_floating_point_v<T>)
       AddReal(name, static_cast<double>(value));
     else
       Add(name, std::to_string(static_cast<int64_t>(value)));
@@ -85,10 +85,11 @@ class FieldReader {
   explicit FieldReader(const Fields& fields) : fields_(fields) {}
   void operator()(const char* name, LayoutPtr& layout) { layout = LayoutFromText(Take(name)); }
   void operator()(const char* name, Shape& shape) { shape = ShapeFromText(name, Take(name)); }
-  void operator()(const char*, Recorder& recorder) { recorder.Visit(*this); }
   template <class T>
   void operator()(const char* name, T& value) {
-    if constexpr (std::is_enum_v<T>) {
+    if constexpr (requires { T::VisitFields(value, *this); }) {
+      T::VisitFields(value, *this);
+    } else if constexpr (std::is_enum_v<T>) {
       value = static_cast<T>(Integer(name, 0, kEnumSize<T> - 1));
     } else if constexpr (std::is_floating_point_v<T>) {
       value = NumberFromText<T>(name, Take(name));

@@ -2,7 +2,8 @@
 
 // The list of the fields of a Spec (op_type.h says what follows from it).
 
-/// Declares the fields of a Spec that change the plan: SINGA_FIELDS(shape, dtype, x_layout);
+/// Declares the fields of a Spec that change the plan: SINGA_FIELDS(shape, dtype, x_layout); A
+/// field that declares fields of its own stands for these.
 #define SINGA_FIELDS(...)                     \
   template <class Self, class V>              \
   static void VisitFields(Self& self, V& v) { \

@@ -43,8 +43,7 @@ void FillRandomly(const Tensor& t) {
   Tensor wide(Shape{static_cast<int64_t>(kPeriod)}, DefaultDevice(), kFloat64);
   wide.CopyFromHost(values.data(), kPeriod * sizeof(double));
   const Tensor pattern = wide.AsType(t.data_type()).ToDevice(t.device());
-  const size_t period = kPeriod * SizeOf(t.data_type()),
-               bytes = static_cast<size_t>(StoredBytes(t));
+  const size_t period = kPeriod * SizeOf(t.data_type()), bytes = StoredBytes(t);
   char* to = static_cast<char*>(t.raw_data());
   for (size_t at = 0; at < bytes; at += period)
     t.device()->CopyBytes(to + at, pattern.raw_data(), std::min(period, bytes - at));

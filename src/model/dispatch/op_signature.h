@@ -8,7 +8,6 @@
 
 #include "singa/core/layout.h"
 #include "singa/core/shape.h"
-#include "singa/operation/recorder.h"
 
 namespace singa {
 
@@ -40,13 +39,13 @@ class OpSignature {
     } else if constexpr (std::is_same_v<T, Shape>) {
       Add(name, static_cast<uint64_t>(value.rank()));
       for (int64_t dim : value) Add(name, static_cast<uint64_t>(dim));
-    } else if constexpr (std::is_same_v<T, Recorder>) {
-      value.Visit(*this);
+    } else if constexpr (requires { T::VisitFields(value, *this); }) {
+      T::VisitFields(value, *this);
     } else if constexpr (std::is_floating_point_v<T>) {
       Add(name, std::bit_cast<uint64_t>(static_cast<double>(value)));
     } else {
       static_assert(std::is_enum_v<T> || std::is_integral_v<T>,
-                    "a Spec's field must be a number, Shape, Recorder or layout");
+                    "a Spec's field must be a number, Shape, layout, or a struct of fields");
       Add(name, static_cast<uint64_t>(value));
     }
   }

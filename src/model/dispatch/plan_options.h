@@ -10,6 +10,12 @@ namespace singa {
 struct PlanOptions {
   Preference preference = GetPreference();
   size_t workspace_limit = size_t{1} << 30;
+
+  /// The same where nothing is measured now. What was measured before is kFastest's choice, too.
+  PlanOptions Unmeasured() const {
+    return {preference == Preference::kAutotune ? Preference::kFastest : preference,
+            workspace_limit};
+  }
 };
 
 }  // namespace singa

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "model/dispatch/fields.h"
 #include "singa/operation/interpolate.h"
 
 namespace singa::formula {
@@ -22,6 +23,8 @@ struct Interpolation {
   NearestMode nearest = NearestMode::kRoundPreferFloor;
   double cubic_coeff_a = -0.75;
   bool exclude_outside = false, antialias = false;
+
+  SINGA_FIELDS(mode, coordinates, nearest, cubic_coeff_a, exclude_outside, antialias);
 };
 
 /// position / scale. The quotient of lengths is rounded once, so whole results are exact.

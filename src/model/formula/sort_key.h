@@ -12,32 +12,11 @@ namespace singa::formula {
 template <class T>
 inline constexpr int kSortBits = 8 * static_cast<int>(sizeof(T));
 
-namespace detail {
-
-template <size_t bytes>
-struct WordOfSize {
-  using type = uint64_t;
-};
-template <>
-struct WordOfSize<1> {
-  using type = uint8_t;
-};
-template <>
-struct WordOfSize<2> {
-  using type = uint16_t;
-};
-template <>
-struct WordOfSize<4> {
-  using type = uint32_t;
-};
-
-}  // namespace detail
-
 /// An unsigned number with the order of x: equal for equal elements, and for all NaN the largest.
 /// With `descending` the order is reversed.
 template <class T>
 constexpr uint64_t SortKey(T x, bool descending) {
-  using Word = typename detail::WordOfSize<sizeof(T)>::type;
+  using Word = WordOfSize<sizeof(T)>;
   constexpr Word kSign = static_cast<Word>(Word{1} << (kSortBits<T> - 1));
   auto key = std::bit_cast<Word>(x);
   if constexpr (kIsFloatType<T>) {

@@ -9,14 +9,6 @@
 
 namespace singa {
 
-/// The fields of a Spec's activation.
-template <class A, class Visitor>
-void VisitActivation(A& activation, Visitor& visitor) {
-  visitor("activation", activation.kind);
-  visitor("low", activation.low);
-  visitor("high", activation.high);
-}
-
 /// Raises std::invalid_argument for an unknown kind, for limits that are NaN or in the wrong order,
 /// and for limits of a function that has none.
 inline void CheckActivation(const char* op, const Activation& activation) {

@@ -46,15 +46,21 @@ inline void CheckDistinct(const char* op, const char* name, const Tensor& t) {
           " is a broadcast view, whose elements share memory: ", t);
 }
 
+/// Type and device of `t` are those of `other`.
+inline void CheckMatches(const char* op, const char* name, const Tensor& t, const char* other_name,
+                         const Tensor& other) {
+  CheckGiven(op, name, t);
+  Check<TypeError>(t.data_type() == other.data_type(), op, name, " must have the type of ",
+                   other_name, ", ", DTypeName(other.data_type()), ", got ", t);
+  CheckSameDevice(op, name, t, other_name, other);
+}
 /// Shape, type and device of `t` are those of `other`.
 inline void CheckLike(const char* op, const char* name, const Tensor& t, const char* other_name,
                       const Tensor& other) {
   CheckGiven(op, name, t);
   Check(t.shape() == other.shape(), op, name, " must have the shape of ", other_name, " ",
         other.shape(), ", got ", t);
-  Check<TypeError>(t.data_type() == other.data_type(), op, name, " must have the type of ",
-                   other_name, ", ", DTypeName(other.data_type()), ", got ", t);
-  CheckSameDevice(op, name, t, other_name, other);
+  CheckMatches(op, name, t, other_name, other);
 }
 
 inline void CheckEpsilon(const char* op, double epsilon) {

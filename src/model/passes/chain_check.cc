@@ -1,6 +1,6 @@
 #include "model/passes/chain_check.h"
 
-#include <algorithm>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,7 +11,6 @@
 #include "model/dispatch/op_type.h"
 #include "model/dispatch/opcheck/difference.h"
 #include "model/dispatch/opcheck/opcheck.h"
-#include "model/passes/as_it_lies.h"
 #include "model/passes/chain_plan.h"
 
 namespace singa {
@@ -19,6 +18,14 @@ namespace {
 
 /// The Spec of a chain. It has no fields: the plan has everything.
 struct ChainSpec {};
+
+/// A copy of the first `elements` elements in the memory of `t`, on the CPU, in the order in which
+/// they lie, padding included.
+Tensor CopyAsItLies(const Tensor& t, int64_t elements) {
+  Tensor copy({elements}, t.device(), t.data_type());
+  std::memcpy(copy.raw_data(), t.raw_data(), static_cast<size_t>(elements) * SizeOf(t.data_type()));
+  return copy;
+}
 
 /// Runs the operations of a chain one by one.
 class PartByPart {

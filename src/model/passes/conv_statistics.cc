@@ -47,12 +47,8 @@ void Merge(const DevicePtr& device, Node& conv, Node& norm) {
   conv.op = with_sums.op();
   Respecify(norm, from_sums, std::move(norm_plan));
   norm.op = from_sums.op();
-  const Shape channels{with_sums.geometry.out_channels};
-  const DType dtype = StatisticsType(from_sums.dtype);
-  for (int i = 0; i < 2; ++i) {
-    const auto block = std::make_shared<Block>(
-        device, nullptr, static_cast<size_t>(channels.Count()) * SizeOf(dtype), nullptr);
-    const Tensor sums(block, channels, ContiguousStrides(channels), 0, dtype);
+  for (const size_t statistic : {size_t{1}, size_t{2}}) {
+    const Tensor sums = TemporaryLike(norm.outputs[statistic]);
     conv.outputs.push_back(sums);
     norm.inputs.push_back(sums);
   }

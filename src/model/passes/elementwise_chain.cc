@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/tensor/element_copy.h"
+#include "core/tensor/stored_size.h"
 #include "model/operation/elementwise/spec.h"
 #include "model/operation/random/spec.h"
 #include "model/passes/chain_check.h"
@@ -47,9 +48,7 @@ bool IsScalar(const Tensor& t) {
 std::optional<Form> FormOf(const Node& node) {
   if (!IsElementwise(node) || node.live || node.plan->workspace_bytes() > 0) return {};
   const Tensor& y = node.outputs[0];
-  Form form{y.size(), y.layout()};
-  if (form.layout)
-    form.elements = static_cast<int64_t>(form.layout->bytes() / SizeOf(form.layout->dtype()));
+  const Form form{StoredSize(y), y.layout()};
   const auto fits = [&](const Tensor& t) {
     if (t.empty() || !SameLayout(t.layout(), form.layout)) return false;
     return form.layout ? t.data_type() == form.layout->dtype()

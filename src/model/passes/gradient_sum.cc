@@ -64,9 +64,7 @@ class GradientSums {
   bool TakeParts(size_t n, BatchNormBackwardSpec spec, size_t sum) {
     Node node = nodes_[n];
     spec.has_dy2 = true;
-    PlanOptions choice;
-    if (choice.preference == Preference::kAutotune) choice.preference = Preference::kFastest;
-    Respecify(node, spec, FindPlan(*step_.device(), spec, choice));
+    Respecify(node, spec, *step_.device());
     node.inputs.push_back(nodes_[sum].inputs[0]);
     if (std::string_view(node.plan->implementation()) != nodes_[n].plan->implementation() ||
         !LieAsPlanned(node, *node.plan))

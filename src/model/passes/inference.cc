@@ -190,8 +190,7 @@ class Folding {
 
   static NormConvSpec Behind(const Activation& activation, const ConvSpec& conv) {
     NormConvSpec spec = NormConvSpec::Behind(activation, conv);
-    if (spec.choice.preference == Preference::kAutotune)
-      spec.choice.preference = Preference::kFastest;
+    spec.choice = spec.choice.Unmeasured();
     return spec;
   }
 

@@ -111,11 +111,8 @@ class NormsInFront {
   bool Replan(Node& node, const Spec& spec, const Node& before) const {
     const std::string_view implementation = before.plan->implementation();
     if (implementation == kReference) return false;
-    PlanOptions choice;
-    if constexpr (requires { spec.choice; }) choice = spec.choice;
-    if (choice.preference == Preference::kAutotune) choice.preference = Preference::kFastest;
     SetCurrentLayer(node.layer);
-    Respecify(node, spec, FindPlan(*step_.device(), spec, choice));
+    Respecify(node, spec, *step_.device());
     node.op = spec.op();
     return node.plan->implementation() == implementation && LieAsPlanned(node, *node.plan);
   }

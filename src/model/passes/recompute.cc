@@ -6,6 +6,7 @@
 
 #include "model/dispatch/dispatch.h"
 #include "model/operation/batchnorm/spec.h"
+#include "model/passes/def_use.h"
 #include "model/passes/node_spec.h"
 #include "model/passes/passes.h"
 #include "singa/core/stats.h"
@@ -23,14 +24,8 @@ constexpr int kChain = 2;
 class Recomputation {
  public:
   Recomputation(const RecordedStep& step, std::vector<Node> nodes)
-      : step_(step), nodes_(std::move(nodes)) {
-    for (size_t n = 0; n < nodes_.size(); ++n) {
-      for (const Tensor& t : nodes_[n].inputs)
-        if (!t.empty()) readers_[t.block().get()].push_back(n);
-      for (const Tensor& t : nodes_[n].outputs)
-        if (!t.empty()) writers_[t.block().get()].push_back(n);
-      if (turn_ == 0 && nodes_[n].SpecAs<BatchNormBackwardSpec>()) turn_ = n;
-    }
+      : step_(step), nodes_(std::move(nodes)), uses_(step, nodes_) {
+    while (turn_ < nodes_.size() && !nodes_[turn_].SpecAs<BatchNormBackwardSpec>()) ++turn_;
   }
 
   std::vector<Node> Nodes() {
@@ -52,8 +47,8 @@ class Recomputation {
     if (!spec) spec = nodes_[n].SpecAs<BatchNormFromSumsSpec>();
     if (!spec || !spec->training || !spec->activation) return;
     const Tensor y = nodes_[n].outputs[0];
-    if (!IsTemporary(y) || writers_[y.block().get()].size() != 1) return;
-    const std::vector<size_t>& readers = readers_[y.block().get()];
+    if (!uses_.IsTemporary(y) || uses_.writers(y).size() != 1) return;
+    const std::vector<size_t>& readers = uses_.readers(y);
     const auto late = std::upper_bound(readers.begin(), readers.end(), turn_);
     if (late == readers.end() || late == readers.begin() || *late < *(late - 1) + kNear) return;
     const size_t at = *late;
@@ -74,9 +69,7 @@ class Recomputation {
     node.op = again.op();
     Respecify(node, again, FindPlan(*step_.device(), again));
     if (!SameLayout(node.plan->output_layout(0), y.layout())) return;
-    const auto block = std::make_shared<Block>(step_.device(), nullptr, y.block()->size(), nullptr);
-    block->set_layout(y.layout());
-    const Tensor copy = y.On(block);
+    const Tensor copy = TemporaryLike(y);
     int length = 1;
     if (chained) {  // the residual is computed again before
       Dropped& before = dropped->second;
@@ -89,7 +82,7 @@ class Recomputation {
     node.layer = nodes_[n].layer;
     for (auto reader = late; reader != readers.end(); ++reader)
       for (Tensor& t : nodes_[*reader].inputs)
-        if (!t.empty() && t.block() == y.block()) t = t.On(block);
+        if (!t.empty() && t.block() == y.block()) t = t.On(copy.block());
     again_.emplace(at, std::move(node));
     dropped_[y.block().get()] = {copy, at, length};
   }
@@ -113,26 +106,20 @@ class Recomputation {
     dropped.at = at;
   }
 
-  bool IsTemporary(const Tensor& t) const {
-    const int slot = step_.SlotOf(t.block().get());
-    return slot >= 0 && step_.slots()[static_cast<size_t>(slot)].internal;
-  }
-
   /// Whether `t` is kept until operation `at` anyway, and does not change.
-  bool IsThere(const Tensor& t, size_t at) {
-    const Block* block = t.block().get();
-    const std::vector<size_t>& writers = writers_[block];
-    if (!IsTemporary(t)) return writers.empty() || writers.front() >= at;  // a parameter's update
-    const std::vector<size_t>& readers = readers_[block];
-    return !dropped_.count(block) && writers.size() == 1 && !readers.empty() &&
+  bool IsThere(const Tensor& t, size_t at) const {
+    const std::vector<size_t>& writers = uses_.writers(t);
+    if (!uses_.IsTemporary(t))
+      return writers.empty() || writers.front() >= at;  // a parameter's update
+    const std::vector<size_t>& readers = uses_.readers(t);
+    return !dropped_.count(t.block().get()) && writers.size() == 1 && !readers.empty() &&
            readers.back() >= at;
   }
 
   const RecordedStep& step_;
   std::vector<Node> nodes_;
-  size_t turn_ = 0;  // the first backward of a batch norm
-  std::unordered_map<const Block*, std::vector<size_t>> readers_;
-  std::unordered_map<const Block*, std::vector<size_t>> writers_;
+  DefUse uses_;
+  size_t turn_ = 0;  // the first backward of a batch norm; beyond all where there is none
   std::unordered_map<const Block*, Dropped> dropped_;
   std::multimap<size_t, Node> again_;  // second computations, by the operation that they precede
 };

@@ -63,10 +63,7 @@ class ReluFusion {
     if (!unary || unary->kind != UnaryOp::kRelu || !IsResultOf(*next, relu.outputs[0])) return;
     Node node = nodes_[n];
     spec.relu = true;
-    PlanOptions choice;
-    if constexpr (requires { spec.choice; }) choice = spec.choice;
-    if (choice.preference == Preference::kAutotune) choice.preference = Preference::kFastest;
-    Respecify(node, spec, FindPlan(*step_.device(), spec, choice));
+    Respecify(node, spec, *step_.device());
     if (!DoesAlike(*node.plan, nodes_[n])) return;
     node.op = MergedOp(std::vector<const Node*>{&nodes_[n], &relu});
     node.outputs = relu.outputs;
@@ -100,10 +97,7 @@ class ReluFusion {
     if (!dy.layout() && !(dy.is_contiguous() && y->is_contiguous())) return;
 
     Node first = relu;
-    const size_t bytes = dy.layout() ? dy.layout()->bytes() : static_cast<size_t>(dy.bytes());
-    const auto block = std::make_shared<Block>(step_.device(), nullptr, bytes, nullptr);
-    block->set_layout(dy.layout());
-    const Tensor passed(block, dy.shape(), ContiguousStrides(dy.shape()), 0, dy.data_type());
+    const Tensor passed = TemporaryLike(dy);
     first.inputs = {dy, *y};
     first.outputs = {passed};
     node.inputs[0] = passed;

@@ -23,7 +23,6 @@
 
 #include "core/tensor/dtype_switch.h"
 #include "emulated_gpu/queue.h"
-#include "singa/core/environment.h"
 
 namespace singa::nccl {
 namespace {
@@ -50,8 +49,8 @@ struct Fault {
 };
 Fault TheFault() {
   Fault fault;
-  std::istringstream(EnvironmentValue("SINGA_CUDA_EMULATED_NCCL")) >> fault.kind >> fault.rank >>
-      fault.number;
+  std::istringstream(cuda::emulated::Setting("SINGA_CUDA_EMULATED_NCCL")) >> fault.kind >>
+      fault.rank >> fault.number;
   return fault;
 }
 

@@ -138,7 +138,7 @@ pool(stride=[0, 0]) -> ValueError: [Pooling] stride 1 2147483647 (0, 0)
 pool(padding=[2, 2]) -> ValueError: [Pooling] padding (2, 2) kernel (2, 2) dilation (1, 1)
 pool(kernel=[9, 9], stride=[1, 1]) -> ValueError: [Pooling] kernel 9 dilation 1 9 8 8
 pool(kernel=[NAN, 2], stride=[1, 1]) -> TypeError: [PoolingHandle] kernel float
-pool(kernel=[2], stride=[1], padding=[0]) -> ValueError: [Pooling] kernel (h, w) (2)
+pool(kernel=[2], stride=[1], padding=[0]) -> ValueError: [Pooling] kernel (h, w) (2,)
 autograd.pooling_2d(POOL, make(2, 4, 8, 8))
     -> ValueError: [PoolingForward] input 4 handle 3 (2, 4, 8, 8)
 autograd.pooling_2d(POOL, make(8, 8)) -> ValueError: [PoolingForward] input (N, C, H, W) (8, 8)
@@ -222,7 +222,7 @@ conv(kernel=[NAN, 3]) -> TypeError: [ConvHandle] kernel float
 conv(kernel=[3.0, 3]) -> TypeError: [ConvHandle] kernel float
 conv(kernel="33") -> TypeError: [ConvHandle] kernel str
 conv(kernel=None) -> TypeError: [ConvHandle] kernel NoneType
-conv(kernel=3) -> ValueError: [SetupRecorder] kernel (h, w) (3)
+conv(kernel=3) -> ValueError: [SetupRecorder] kernel (h, w) (3,)
 conv(kernel=[3, 3, 3]) -> ValueError: [SetupRecorder] kernel (h, w) (3, 3, 3)
 conv(channels=5) -> ValueError: [SetupRecorder] input 3 in_channels 5 (2, 3, 8, 8)
 conv(filters=0) -> ValueError: [SetupRecorder] out_channels 1 2147483647 0

@@ -146,10 +146,8 @@ class Window {
                              vector_step_};
       if (front_)
         CopyNormed(call);
-      else if (orders_ == 1)
-        loops_.copy(call);
       else
-        loops_.copy_orders(call, orders_, order_step_);
+        loops_.copy(call, orders_, order_step_);
     }
   }
   /// What Advance will copy for this range, if it lies side by side.

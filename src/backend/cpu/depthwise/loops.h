@@ -87,9 +87,8 @@ struct GradientCall {
 /// The loops for one instruction set, kernel width and stride.
 template <class T>
 struct Loops {
-  void (*copy)(const CopyCall<T>&);
-  /// Copies a row in all orders of groups of 2 or 4 channels, one behind the other.
-  void (*copy_orders)(const CopyCall<T>&, int64_t orders, int64_t order_step);
+  /// Copies a row in all orders of groups of 1, 2 or 4 channels, one behind the other.
+  void (*copy)(const CopyCall<T>&, int64_t orders, int64_t order_step);
   /// Copies the results of what is in front, to the bits of batch norm's. Not for SiLU.
   void (*copy_normed)(const CopyCall<float>&, const NormCall&);
   void (*forward)(const RowCall<T>&);

@@ -9,20 +9,13 @@ namespace {
 using Vector = Vectors::Type;
 constexpr int kLanes = Vectors::kLanes;
 
-template <class T>
-SINGA_TARGET void Copy(const CopyCall<T>& call) {
-  const bool partial = call.panel.last < kLanes;
-  const int64_t whole = call.panel.vectors - partial;
-  const Vectors::Mask mask = Vectors::First(call.panel.last);
-  const T* from = call.from;
-  float* to = call.to;
-  for (int64_t column = 0; column < call.columns; ++column) {
-    for (int64_t v = 0; v < whole; ++v)
-      Vectors::Store(to + v * call.vector_step, Vectors::Load(from + v * kLanes));
-    if (partial)
-      Vectors::Store(to + whole * call.vector_step, Vectors::Load(from + whole * kLanes, mask));
-    from += call.column_step;
-    to += kLanes;
+template <int kOrders>
+SINGA_TARGET_INLINE void StoreOrders(const Vector& x, float* to, int64_t order_step) {
+  Vectors::Store(to, x);
+  if constexpr (kOrders > 1) Vectors::Store(to + order_step, Vectors::Flipped<1>(x));
+  if constexpr (kOrders > 2) {
+    Vectors::Store(to + 2 * order_step, Vectors::Flipped<2>(x));
+    Vectors::Store(to + 3 * order_step, Vectors::Flipped<3>(x));
   }
 }
 
@@ -34,25 +27,22 @@ SINGA_TARGET void CopyInOrders(const CopyCall<T>& call, int64_t order_step) {
   const T* from = call.from;
   float* to = call.to;
   for (int64_t column = 0; column < call.columns; ++column) {
-    for (int64_t v = 0; v < call.panel.vectors; ++v) {
-      const int64_t at = v * kLanes;
-      const Vector x = v < whole ? Vectors::Load(from + at) : Vectors::Load(from + at, mask);
-      float* place = to + v * call.vector_step;
-      Vectors::Store(place, x);
-      Vectors::Store(place + order_step, Vectors::Flipped<1>(x));
-      if constexpr (kOrders > 2) {
-        Vectors::Store(place + 2 * order_step, Vectors::Flipped<2>(x));
-        Vectors::Store(place + 3 * order_step, Vectors::Flipped<3>(x));
-      }
-    }
+    for (int64_t v = 0; v < whole; ++v)
+      StoreOrders<kOrders>(Vectors::Load(from + v * kLanes), to + v * call.vector_step, order_step);
+    if (partial)
+      StoreOrders<kOrders>(Vectors::Load(from + whole * kLanes, mask),
+                           to + whole * call.vector_step, order_step);
     from += call.column_step;
     to += kLanes;
   }
 }
 
 template <class T>
-void CopyOrders(const CopyCall<T>& call, int64_t orders, int64_t order_step) {
-  (orders == 2 ? CopyInOrders<2, T> : CopyInOrders<4, T>)(call, order_step);
+void Copy(const CopyCall<T>& call, int64_t orders, int64_t order_step) {
+  const auto copy = orders == 1   ? CopyInOrders<1, T>
+                    : orders == 2 ? CopyInOrders<2, T>
+                                  : CopyInOrders<4, T>;
+  copy(call, order_step);
 }
 
 template <ActivationKind kKind>
@@ -282,7 +272,6 @@ SINGA_TARGET void SumProducts(const GradientCall<T>& call) {
 
 template <class T, int kKernel, int kStride>
 constexpr Loops<T> kLoops = {Copy<T>,
-                             CopyOrders<T>,
                              CopyNormed,
                              ComputeRow<true, kKernel, kStride, T>,
                              ComputeRow<false, kKernel, kStride, T>,

@@ -16,17 +16,6 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// Axes [from, to) of a shape. Array 0 has contiguous strides, array 1 the `given` ones.
-StridedSpace<2> AxesBetween(const Shape& shape, const Strides& given, int from, int to) {
-  Shape part;
-  Strides strides;
-  for (int axis = from; axis < to; ++axis) {
-    part.push_back(shape[axis]);
-    strides.push_back(given[axis]);
-  }
-  return {part, {ContiguousStrides(part), strides}};
-}
-
 template <class Spec>
 Indices IndicesOf(const Spec& spec, const Tensor& indices) {
   return {indices.raw_data(),

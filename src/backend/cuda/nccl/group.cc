@@ -21,6 +21,7 @@
 #include "backend/cuda/runtime/runtime.h"
 #include "core/graph/capture.h"
 #include "core/tensor/round_up.h"
+#include "core/tensor/stored_size.h"
 #include "singa/core/error.h"
 
 namespace singa::nccl {
@@ -33,11 +34,6 @@ using Clock = std::chrono::steady_clock;
 
 /// Tensors and the ranks' shares of them begin at multiples of these in the buffer.
 constexpr size_t kAlign = 16, kShareUnit = 256;
-
-/// Bytes of a tensor in memory, with the padding of its layout.
-size_t StoredBytes(const Tensor& t) {
-  return t.layout() ? t.layout()->bytes() : static_cast<size_t>(t.bytes());
-}
 
 char* At(const Tensor& t) { return static_cast<char*>(t.raw_data()); }
 

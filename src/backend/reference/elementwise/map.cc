@@ -11,16 +11,7 @@ template <class C, int N>
 void MapInputs(std::span<const Tensor> in, const Tensor& out, int64_t grain, bool condition,
                RunFunction<C> run) {
   // Array 0 is the result, 1 ... N the inputs.
-  Shape shape = out.shape();
-  std::array<Strides, N + 1> strides;
-  if (const LayoutPtr& layout = out.layout()) {
-    shape = {static_cast<int64_t>(layout->bytes() / SizeOf(out.data_type()))};
-    strides.fill({1});
-  } else {
-    strides[0] = out.strides();
-    for (int k = 0; k < N; ++k) strides[k + 1] = in[k].strides();
-  }
-  const StridedSpace<N + 1> space(shape, strides);
+  const StridedSpace<N + 1> space = SpaceOf<N + 1>(in, out);
   if (space.size() == 0) return;
 
   // Operands of type C that are contiguous along the innermost axis are read in place.

@@ -2,6 +2,7 @@
 
 #include "backend/reference/elementwise/map.h"
 #include "core/tensor/dtype_switch.h"
+#include "core/tensor/stored_size.h"
 #include "model/dispatch/kernel.h"
 #include "model/formula/arithmetic.h"
 #include "model/operation/elementwise/spec.h"
@@ -39,11 +40,8 @@ bool IsDenseBFloat16(const Tensor& t) {
 void RunAxpy(const AxpySpec& spec, const Execution& execution) {
   const Tensor &x = execution.inputs[0], &y = execution.inputs[1], &out = execution.outputs[0];
   if (IsDenseBFloat16(x) && IsDenseBFloat16(y) && IsDenseBFloat16(out)) {
-    const LayoutPtr& layout = out.layout();
-    const int64_t n =
-        layout ? static_cast<int64_t>(layout->bytes() / sizeof(BFloat16)) : out.size();
     const auto alpha = static_cast<float>(execution.scalars.v[0]);
-    ParallelFor(n, kParallelGrain, [&](int64_t begin, int64_t end) {
+    ParallelFor(StoredSize(out), kParallelGrain, [&](int64_t begin, int64_t end) {
       AddDense(alpha, execution.in<BFloat16>(0) + begin, execution.in<BFloat16>(1) + begin,
                execution.out<BFloat16>(0) + begin, end - begin);
     });

@@ -23,12 +23,6 @@ double Epsilon(DType dtype) {
   }
 }
 
-std::vector<double> Values(const Tensor& t) {
-  std::vector<double> values(static_cast<size_t>(t.size()));
-  if (!values.empty()) t.AsType(kDouble).CopyToHost(values.data(), values.size() * sizeof(double));
-  return values;
-}
-
 std::string Position(int64_t flat, const Shape& shape) {
   Shape index = shape;
   for (int i = shape.rank() - 1; i >= 0; --i) {
@@ -43,7 +37,7 @@ void SpreadOverPlanes(std::span<Tensor> bound) {
   for (Tensor& t : bound) {
     if (t.empty() || t.rank() < 2 || t.size() == 0) continue;
     const auto plane = static_cast<std::ptrdiff_t>(t.shape(-1) * t.shape(-2));
-    std::vector<double> values = Values(t);
+    Values values = Read(t);
     for (auto first = values.begin(); first != values.end(); first += plane) {
       const bool finite =
           std::all_of(first, first + plane, [](double v) { return std::isfinite(v); });
@@ -51,20 +45,29 @@ void SpreadOverPlanes(std::span<Tensor> bound) {
                                     : std::numeric_limits<double>::infinity();
       std::fill(first, first + plane, kSpreadFactor * largest);
     }
-    t = Tensor(t.shape(), nullptr, kFloat64);
-    t.CopyFromHost(values.data(), values.size() * sizeof(double));
+    t = Write(values, t.shape());
   }
 }
 
 }  // namespace
 
+Values Read(const Tensor& t) {
+  Values values(static_cast<size_t>(t.size()));
+  if (!values.empty()) t.AsType(kDouble).CopyToHost(values.data(), values.size() * sizeof(double));
+  return values;
+}
+
+Tensor Write(const Values& values, const Shape& shape) {
+  Tensor t(shape, nullptr, kDouble);
+  if (!values.empty()) t.CopyFromHost(values.data(), values.size() * sizeof(double));
+  return t;
+}
+
 Tensor AbsoluteValue(const Tensor& t) {
   if (!IsFloat(t.data_type())) return t;
-  std::vector<double> values = Values(t);
+  Values values = Read(t);
   for (double& v : values) v = std::abs(v);
-  Tensor wide(t.shape(), t.device(), kDouble);
-  if (!values.empty()) wide.CopyFromHost(values.data(), values.size() * sizeof(double));
-  return wide.AsType(t.data_type());
+  return Write(values, t.shape()).ToDevice(t.device()).AsType(t.data_type());
 }
 
 Tolerance::Tolerance(DType dtype, int64_t sum_length, bool terms_known) {
@@ -96,9 +99,9 @@ Difference FindDifference(std::span<const Tensor> chosen, const Expected& expect
   for (size_t i = 0; i < chosen.size() && i < reference.size(); ++i) {
     if (chosen[i].empty() || reference[i].empty() || chosen[i].size() == 0) continue;
     difference.compared = true;
-    const std::vector<double> got = Values(chosen[i]), want = Values(reference[i]);
-    std::vector<double> scale;
-    if (i < bound.size() && !bound[i].empty()) scale = Values(bound[i]);
+    const Values got = Read(chosen[i]), want = Read(reference[i]);
+    Values scale;
+    if (i < bound.size() && !bound[i].empty()) scale = Read(bound[i]);
     const bool spreads =
         std::any_of(scale.begin(), scale.end(), [](double v) { return !std::isfinite(v); });
     double largest = 0;

@@ -48,6 +48,11 @@ inline constexpr double kSpreadFactor = 8;
 /// Compares plain outputs of a plan. Integers without a bound have to be equal.
 Difference FindDifference(std::span<const Tensor> chosen, const Expected& expected,
                           bool spreads_error = false);
+/// The elements of `t`, in row-major order.
+using Values = std::vector<double>;
+Values Read(const Tensor& t);
+/// A float64 tensor of them on the host.
+Tensor Write(const Values& values, const Shape& shape);
 /// |t|, contiguous; integers and bool unchanged.
 Tensor AbsoluteValue(const Tensor& t);
 

@@ -72,10 +72,8 @@ bool Write(std::span<const Tensor> results, std::span<const Tensor> outputs) {
 
 /// The plan that the next call takes; null where there is none.
 PlanPtr NextPlan(const OpRef& spec, const DevicePtr& device) {
-  PlanOptions options;
-  if (options.preference == Preference::kAutotune) options.preference = Preference::kFastest;
   try {
-    return FindPlan(*device, spec, options);
+    return FindPlan(*device, spec, PlanOptions().Unmeasured());
   } catch (const Unavailable&) {
     return nullptr;
   }

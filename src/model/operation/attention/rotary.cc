@@ -1,8 +1,7 @@
 #include "singa/operation/rotary.h"
 
-#include <cmath>
-
 #include "model/dispatch/dispatch.h"
+#include "model/dispatch/opcheck/difference.h"
 #include "model/operation/attention/rotary_spec.h"
 #include "model/operation/check.h"
 
@@ -44,14 +43,6 @@ Tensor Turn(const char* op, const char* name, const Tensor& x, const Tensor& cos
   return Call(spec, {x, Table(cos, spec), Table(sin, spec)});
 }
 
-std::vector<double> Magnitude(const Tensor& t) {
-  std::vector<double> values(static_cast<size_t>(t.size()));
-  if (!values.empty())
-    t.AsType(kFloat64).Contiguous().CopyToHost(values.data(), values.size() * sizeof(double));
-  for (double& value : values) value = std::abs(value);
-  return values;
-}
-
 }  // namespace
 
 Tensor Rotary(const Tensor& x, const Tensor& cos, const Tensor& sin, bool interleaved) {
@@ -70,9 +61,11 @@ void RotarySpec::CheckFields(const CallChecker& call) const {
 }
 
 std::vector<Tensor> RotarySpec::Magnitudes(const std::vector<Tensor>& inputs) const {
-  const std::vector<double> x = Magnitude(inputs[0]), cos = Magnitude(inputs[1]),
-                            sin = Magnitude(inputs[2]);
-  std::vector<double> sizes = x;
+  const auto magnitudes = [&](size_t i) {
+    return opcheck::Read(opcheck::AbsoluteValue(inputs[i]));
+  };
+  const opcheck::Values x = magnitudes(0), cos = magnitudes(1), sin = magnitudes(2);
+  opcheck::Values sizes = x;
   for (int64_t row = 0; row < batch * heads * length; ++row) {
     const int64_t table = (row / length / heads * length + row % length) * pairs;
     for (int64_t i = 0; i < pairs; ++i) {
@@ -83,9 +76,7 @@ std::vector<Tensor> RotarySpec::Magnitudes(const std::vector<Tensor>& inputs) co
       sizes[b] = x[a] * sin[at] + x[b] * cos[at];
     }
   }
-  Tensor result(x_shape(), nullptr, kFloat64);
-  if (!sizes.empty()) result.CopyFromHost(sizes.data(), sizes.size() * sizeof(double));
-  return {result};
+  return {opcheck::Write(sizes, x_shape())};
 }
 
 }  // namespace singa

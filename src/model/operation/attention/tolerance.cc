@@ -8,27 +8,18 @@
 #include <limits>
 #include <vector>
 
+#include "model/dispatch/opcheck/difference.h"
 #include "model/formula/attention.h"
 #include "model/operation/attention/arguments.h"
 #include "model/operation/attention/spec.h"
 
 namespace singa {
+
+using opcheck::Read;
+using opcheck::Values;
+using opcheck::Write;
+
 namespace {
-
-using Values = std::vector<double>;
-
-Values Read(const Tensor& t) {
-  Values values(static_cast<size_t>(t.size()));
-  if (!values.empty())
-    t.AsType(kFloat64).Contiguous().CopyToHost(values.data(), values.size() * sizeof(double));
-  return values;
-}
-
-Tensor Write(const Values& values, const Shape& shape) {
-  Tensor t(shape, nullptr, kFloat64);
-  if (!values.empty()) t.CopyFromHost(values.data(), values.size() * sizeof(double));
-  return t;
-}
 
 /// Σ |a · b|
 double Terms(const double* a, const double* b, int64_t length) {

@@ -77,16 +77,7 @@ struct BatchNormFields {
   /// On GPUs, where cuDNN's kernels are an alternative to ours.
   static constexpr bool kMeasured = true;
   static constexpr DeviceKind kMeasuredOn = DeviceKind::kCuda;
-  template <class Self, class Visitor>
-  static void VisitFields(Self& self, Visitor& visitor) {
-    visitor("shape", self.shape);
-    visitor("dtype", self.dtype);
-    visitor("training", self.training);
-    visitor("has_scale", self.has_scale);
-    Self::VisitOwn(self, visitor);
-    visitor("epsilon", self.epsilon);
-    visitor("x_layout", self.x_layout);
-  }
+  SINGA_FIELDS(shape, dtype, training, has_scale, epsilon, x_layout);
 };
 
 /// y = bn(x), + add, and then the activation. After an addition that is ReLU or none. Without a
@@ -111,12 +102,7 @@ struct BatchNormForwardSpec : BatchNormFields {
   /// Bounds of the terms that each output sums (norm/tolerance.cc).
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
   void Sample(spot::Sampler& sampler) const;
-  template <class Self, class Visitor>
-  static void VisitOwn(Self& self, Visitor& visitor) {
-    visitor("has_bias", self.has_bias);
-    visitor("has_add", self.has_add);
-    VisitActivation(self.activation, visitor);
-  }
+  SINGA_MORE_FIELDS(BatchNormFields, has_bias, has_add, activation);
 
  protected:
   void VisitInputs(ArgumentVisitor& visit) const {
@@ -203,16 +189,8 @@ struct BatchNormBackwardSpec : BatchNormFields {
   void CheckFields(const CallChecker& call) const;
   /// Bounds of the terms that each output sums (norm/tolerance.cc).
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
-  template <class Self, class Visitor>
-  static void VisitOwn(Self& self, Visitor& visitor) {
-    visitor("has_bias", self.has_bias);
-    visitor("has_y", self.has_y);
-    VisitActivation(self.activation, visitor);
-    visitor("need_x", self.need_x);
-    visitor("need_scale", self.need_scale);
-    visitor("need_add", self.need_add);
-    visitor("has_dy2", self.has_dy2);
-  }
+  SINGA_MORE_FIELDS(BatchNormFields, has_bias, has_y, activation, need_x, need_scale, need_add,
+                    has_dy2);
 };
 
 /// A convolution's filters, rows of `length` weights, and biases with the batch norm behind it

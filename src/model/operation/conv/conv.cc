@@ -19,15 +19,6 @@ PlanOptions ChoiceOf(const ConvHandle& handle) {
           handle.workspace_byte_limit};
 }
 
-/// `t` has the type and device of `other`.
-void CheckMatches(const char* op, const char* name, const Tensor& t, const char* other_name,
-                  const Tensor& other) {
-  CheckGiven(op, name, t);
-  Check<TypeError>(t.data_type() == other.data_type(), op, name, " must have the type of ",
-                   other_name, ", ", DTypeName(other.data_type()), ", got ", t);
-  CheckSameDevice(op, name, t, other_name, other);
-}
-
 Recorder GeometryOf(const char* op, const ConvHandle& handle, const Shape& x_shape, bool bias) {
   Recorder geometry = GeometryFor(op, handle.recorder, x_shape);
   geometry.bias = bias;

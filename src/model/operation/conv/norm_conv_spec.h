@@ -61,15 +61,7 @@ struct NormConvSpec : ConvSpec {
     return {inputs[x_input()], inputs[at + 2], inputs[at + 3], inputs[at], inputs[at + 1], {}};
   }
 
-  template <class Self, class Visitor>
-  static void VisitFields(Self& self, Visitor& visitor) {
-    ConvSpec::VisitFields(self, visitor);
-    visitor("has_scale", self.has_scale);
-    visitor("has_bias", self.has_bias);
-    visitor("epsilon", self.epsilon);
-    VisitActivation(self.activation, visitor);
-    visitor("has_norm", self.has_norm);
-  }
+  SINGA_MORE_FIELDS(ConvSpec, has_scale, has_bias, epsilon, activation, has_norm);
 };
 
 /// y of a forward `spec` without has_norm.

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <sstream>
 
+#include "model/operation/check.h"
 #include "singa/core/error.h"
 
 namespace singa {
@@ -22,15 +23,6 @@ constexpr size_t kWidestElement = 8;
 /// The number of axis `i` of images with `spatial` axes.
 size_t AxisOf(int spatial, int i) { return static_cast<size_t>(Recorder::kMostAxes - spatial + i); }
 
-struct Text {
-  const Ints& values;
-};
-std::ostream& operator<<(std::ostream& out, const Text& text) {
-  out << '(';
-  for (size_t i = 0; i < text.values.size(); ++i) out << (i ? ", " : "") << text.values[i];
-  return out << ')';
-}
-
 const char* PaddingNames(int spatial) {
   return spatial == 1   ? "(left, right)"
          : spatial == 2 ? "(top, left, bottom, right)"
@@ -42,10 +34,10 @@ void CheckNumbers(const char* op, const char* name, const Ints& values, int64_t 
   const int axes = static_cast<int>(spatial);
   Check(values.size() == spatial || (both_ends && values.size() == 2 * spatial), op, name,
         " must be ", AxisNames(axes), both_ends ? " or " : "", both_ends ? PaddingNames(axes) : "",
-        "; got ", Text{values});
+        "; got ", List{values});
   for (int64_t value : values)
     Check(value >= least && value <= kMaxWindow, op, name, " must be between ", least, " and ",
-          kMaxWindow, "; got ", Text{values});
+          kMaxWindow, "; got ", List{values});
 }
 
 void CheckInput(const char* op, const Shape& input, int spatial) {
@@ -207,8 +199,8 @@ Recorder PoolRecorder(const char* op, const Shape& input, const std::vector<int6
   Recorder r = ForPooling(WindowRecorder(op, input, kernel, stride, padding, dilation));
   for (const Recorder::Axis& axis : r.axes)
     Check(std::max(axis.before, axis.after) < WindowSpan(axis.kernel, axis.dilation), op,
-          "padding ", Text{padding}, " leaves windows of kernel ", Text{kernel}, " with dilation ",
-          Text{r.Along(&Recorder::Axis::dilation)}, " outside the input");
+          "padding ", List{padding}, " leaves windows of kernel ", List{kernel}, " with dilation ",
+          List{r.Along(&Recorder::Axis::dilation)}, " outside the input");
   r.ceil_mode = ceil_mode;
   Derive(op, &r);
   return r;
@@ -271,8 +263,8 @@ std::string Recorder::ToString() const {
   if (adaptive) {
     out << ", adaptive";
   } else {
-    out << ", kernel " << Text{Along(&Axis::kernel)} << ", stride " << Text{Along(&Axis::stride)}
-        << ", padding " << Text{padding} << ", dilation " << Text{Along(&Axis::dilation)};
+    out << ", kernel " << List{Along(&Axis::kernel)} << ", stride " << List{Along(&Axis::stride)}
+        << ", padding " << List{padding} << ", dilation " << List{Along(&Axis::dilation)};
   }
   out << ", group " << group << (bias ? ", bias" : ", no bias") << (ceil_mode ? ", ceil_mode" : "")
       << ", output " << output_shape();

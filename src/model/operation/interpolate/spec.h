@@ -36,12 +36,7 @@ struct InterpolationFields {
 
   template <class Self, class V>
   static void VisitFields(Self& self, V& v) {
-    v("mode", self.how.mode);
-    v("coordinates", self.how.coordinates);
-    v("nearest", self.how.nearest);
-    v("cubic_coeff_a", self.how.cubic_coeff_a);
-    v("exclude_outside", self.how.exclude_outside);
-    v("antialias", self.how.antialias);
+    v("how", self.how);
     v("dtype", self.dtype);
     v("x_shape", self.x_shape);
     v("y_shape", self.y_shape);

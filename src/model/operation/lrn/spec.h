@@ -34,17 +34,7 @@ struct LrnFields {
   DType base_type() const { return dtype == kFloat64 ? kFloat64 : kFloat32; }
   void CheckFields(const CallChecker& call) const;
   int64_t sum_length() const { return size; }
-  template <class Self, class Visitor>
-  static void VisitFields(Self& self, Visitor& visitor) {
-    visitor("shape", self.shape);
-    visitor("dtype", self.dtype);
-    visitor("size", self.size);
-    visitor("alpha", self.alpha);
-    visitor("beta", self.beta);
-    visitor("k", self.k);
-    Self::VisitSaved(self, visitor);
-    visitor("x_layout", self.x_layout);
-  }
+  SINGA_FIELDS(shape, dtype, size, alpha, beta, k, x_layout);
 };
 
 struct LrnForwardSpec : LrnFields {
@@ -57,10 +47,7 @@ struct LrnForwardSpec : LrnFields {
     visit.Output("saved", shape, base_type(), {.given = save, .saved = true});
   }
   void Sample(spot::Sampler& sampler) const;
-  template <class Self, class Visitor>
-  static void VisitSaved(Self& self, Visitor& visitor) {
-    visitor("save", self.save);
-  }
+  SINGA_MORE_FIELDS(LrnFields, save);
 };
 
 struct LrnBackwardSpec : LrnFields {
@@ -80,11 +67,7 @@ struct LrnBackwardSpec : LrnFields {
   /// Bounds of the terms that each output sums (norm/tolerance.cc).
   std::vector<Tensor> Magnitudes(const std::vector<Tensor>& inputs) const;
   void Sample(spot::Sampler& sampler) const;
-  template <class Self, class Visitor>
-  static void VisitSaved(Self& self, Visitor& visitor) {
-    visitor("saved", self.saved);
-    visitor("saved_layout", self.saved_layout);
-  }
+  SINGA_MORE_FIELDS(LrnFields, saved, saved_layout);
 };
 
 }  // namespace singa

@@ -18,22 +18,12 @@
 #include "model/operation/softmax/spec.h"
 
 namespace singa {
+
+using opcheck::Read;
+using opcheck::Values;
+using opcheck::Write;
+
 namespace {
-
-using Values = std::vector<double>;
-
-Values Read(const Tensor& t) {
-  Values values(static_cast<size_t>(t.size()));
-  if (!values.empty())
-    t.AsType(kFloat64).Contiguous().CopyToHost(values.data(), values.size() * sizeof(double));
-  return values;
-}
-
-Tensor Write(const Values& values, const Shape& shape) {
-  Tensor t(shape, nullptr, kFloat64);
-  t.CopyFromHost(values.data(), values.size() * sizeof(double));
-  return t;
-}
 
 /// Calls f(position) for each value of channel c of (N, C, ...).
 template <class F>

@@ -20,14 +20,7 @@ struct PoolingFields {
   LayoutPtr x_layout = nullptr;
 
   int64_t sum_length() const { return geometry.taps(); }
-  template <class Self, class Visitor>
-  static void VisitFields(Self& self, Visitor& visitor) {
-    visitor("geometry", self.geometry);
-    visitor("mode", self.mode);
-    visitor("dtype", self.dtype);
-    Self::VisitSaved(self, visitor);
-    visitor("x_layout", self.x_layout);
-  }
+  SINGA_FIELDS(geometry, mode, dtype, x_layout);
 };
 
 /// What a maximum in training saves is positions: (d · height + h) · width + w of the first
@@ -44,10 +37,7 @@ struct PoolingForwardSpec : PoolingFields {
   }
   void CheckFields(const CallChecker& call) const;
   void Sample(spot::Sampler& sampler) const;
-  template <class Self, class Visitor>
-  static void VisitSaved(Self& self, Visitor& visitor) {
-    visitor("save", self.save);
-  }
+  SINGA_MORE_FIELDS(PoolingFields, save);
 };
 
 /// Without positions the kernel finds them from x. With positions, recorded steps leave x out.
@@ -67,11 +57,7 @@ struct PoolingBackwardSpec : PoolingFields {
   void CheckFields(const CallChecker& call) const;
   void Sample(spot::Sampler& sampler) const;
   void CheckValues(const CallChecker& call) const;
-  template <class Self, class Visitor>
-  static void VisitSaved(Self& self, Visitor& visitor) {
-    visitor("saved", self.saved);
-  }
-  SINGA_MORE_FIELDS(PoolingFields, dy_layout);
+  SINGA_MORE_FIELDS(PoolingFields, saved, dy_layout);
 };
 
 }  // namespace singa

@@ -238,7 +238,6 @@ TEST(Tensor, AnEmptyOneAnswersQuestionsAndRefusesTheRest) {
       {"copy_from_host", [&] { Tensor().CopyFromHost(&value, 0); }},
       {"copy_to_host", [&] { empty.CopyToHost(&value, 0); }},
       {"item", [&] { empty.Item(); }},
-      {"empty_like", [&] { EmptyLike(empty); }},
   };
   for (const auto& [name, call] : calls) {
     const std::string op = name.substr(0, name.find(' '));

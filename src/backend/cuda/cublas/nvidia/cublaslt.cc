@@ -24,43 +24,25 @@ const VendorLibrary& File() {
 }
 
 struct Functions {
-  decltype(cublasLtCreate)* Create;
-  decltype(cublasLtGetVersion)* GetVersion;
-  decltype(cublasLtGetStatusString)* GetStatusString;
-  decltype(cublasLtMatmulDescCreate)* DescCreate;
-  decltype(cublasLtMatmulDescDestroy)* DescDestroy;
-  decltype(cublasLtMatmulDescSetAttribute)* DescSet;
-  decltype(cublasLtMatrixLayoutCreate)* LayoutCreate;
-  decltype(cublasLtMatrixLayoutDestroy)* LayoutDestroy;
-  decltype(cublasLtMatrixLayoutSetAttribute)* LayoutSet;
-  decltype(cublasLtMatmulPreferenceCreate)* PreferenceCreate;
-  decltype(cublasLtMatmulPreferenceDestroy)* PreferenceDestroy;
-  decltype(cublasLtMatmulPreferenceSetAttribute)* PreferenceSet;
-  decltype(cublasLtMatmulAlgoGetHeuristic)* GetHeuristic;
-  decltype(cublasLtMatmulAlgoConfigGetAttribute)* AlgoGet;
-  decltype(cublasLtMatmul)* Matmul;
+  SINGA_VENDOR_FUNCTION(File, Create, cublasLtCreate);
+  SINGA_VENDOR_FUNCTION(File, GetVersion, cublasLtGetVersion);
+  SINGA_VENDOR_FUNCTION(File, GetStatusString, cublasLtGetStatusString);
+  SINGA_VENDOR_FUNCTION(File, DescCreate, cublasLtMatmulDescCreate);
+  SINGA_VENDOR_FUNCTION(File, DescDestroy, cublasLtMatmulDescDestroy);
+  SINGA_VENDOR_FUNCTION(File, DescSet, cublasLtMatmulDescSetAttribute);
+  SINGA_VENDOR_FUNCTION(File, LayoutCreate, cublasLtMatrixLayoutCreate);
+  SINGA_VENDOR_FUNCTION(File, LayoutDestroy, cublasLtMatrixLayoutDestroy);
+  SINGA_VENDOR_FUNCTION(File, LayoutSet, cublasLtMatrixLayoutSetAttribute);
+  SINGA_VENDOR_FUNCTION(File, PreferenceCreate, cublasLtMatmulPreferenceCreate);
+  SINGA_VENDOR_FUNCTION(File, PreferenceDestroy, cublasLtMatmulPreferenceDestroy);
+  SINGA_VENDOR_FUNCTION(File, PreferenceSet, cublasLtMatmulPreferenceSetAttribute);
+  SINGA_VENDOR_FUNCTION(File, GetHeuristic, cublasLtMatmulAlgoGetHeuristic);
+  SINGA_VENDOR_FUNCTION(File, AlgoGet, cublasLtMatmulAlgoConfigGetAttribute);
+  SINGA_VENDOR_FUNCTION(File, Matmul, cublasLtMatmul);
 };
 
 const Functions& Lt() {
-  static const Functions functions = [] {
-    Functions f{};
-    File().Load(f.Create, "cublasLtCreate");
-    File().Load(f.GetVersion, "cublasLtGetVersion");
-    File().Load(f.GetStatusString, "cublasLtGetStatusString");
-    File().Load(f.DescCreate, "cublasLtMatmulDescCreate");
-    File().Load(f.DescDestroy, "cublasLtMatmulDescDestroy");
-    File().Load(f.DescSet, "cublasLtMatmulDescSetAttribute");
-    File().Load(f.LayoutCreate, "cublasLtMatrixLayoutCreate");
-    File().Load(f.LayoutDestroy, "cublasLtMatrixLayoutDestroy");
-    File().Load(f.LayoutSet, "cublasLtMatrixLayoutSetAttribute");
-    File().Load(f.PreferenceCreate, "cublasLtMatmulPreferenceCreate");
-    File().Load(f.PreferenceDestroy, "cublasLtMatmulPreferenceDestroy");
-    File().Load(f.PreferenceSet, "cublasLtMatmulPreferenceSetAttribute");
-    File().Load(f.GetHeuristic, "cublasLtMatmulAlgoGetHeuristic");
-    File().Load(f.AlgoGet, "cublasLtMatmulAlgoConfigGetAttribute");
-    File().Load(f.Matmul, "cublasLtMatmul");
-    return f;
-  }();
+  static const Functions functions;
   return functions;
 }
 

@@ -1,11 +1,10 @@
 // cuDNN's graph API: engines from its heuristics for an operation graph, and execution plans.
 
-#include "backend/cuda/cudnn/nvidia/cudnn.h"
-
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -133,14 +132,6 @@ class Plan final : public Executable {
 
 class CudnnLibrary final : public DnnLibrary {
  public:
-  explicit CudnnLibrary(std::string device_properties) {
-    if (device_properties.empty()) return;
-    properties_ = Descriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-    properties_.Set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
-                    static_cast<int64_t>(device_properties.size()), device_properties.data());
-    properties_.Finalize("describe the GPU");
-  }
-
   std::string Problem() override { return CudnnFile().problem(); }
   std::string Version() override {
     const size_t v = Cudnn().GetVersion();
@@ -149,7 +140,7 @@ class CudnnLibrary final : public DnnLibrary {
   }
 
   std::vector<Engine> Engines(const DnnProblem& problem) override {
-    const auto graph = std::make_shared<const Graph>(problem, Handle());
+    const auto graph = std::make_shared<const Graph>(problem);
     std::vector<Engine> engines;
     // The fallback engines are slow, but support graphs that no other engine does.
     for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
@@ -164,24 +155,18 @@ class CudnnLibrary final : public DnnLibrary {
     const auto& config = *static_cast<const Config*>(engine.config.get());
     Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     plan.SetDescriptor(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config.config);
-    if (cudnnHandle_t handle = Handle()) {
-      plan.Set(kPlanHandle, CUDNN_TYPE_HANDLE, 1, &handle);
-    } else {
-      plan.SetDescriptor(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, properties_);
-    }
+    const cudnnHandle_t handle = CudnnHandle();
+    plan.Set(kPlanHandle, CUDNN_TYPE_HANDLE, 1, &handle);
     plan.Finalize("build the plan");
     return std::make_shared<Plan>(config.graph, std::move(plan));
   }
 
  private:
-  cudnnHandle_t Handle() const { return properties_ ? nullptr : CudnnHandle(); }
-
   std::vector<Engine> Ask(const std::shared_ptr<const Graph>& graph,
                           cudnnBackendHeurMode_t mode) const {
     Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     heuristics.SetDescriptor(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph->get());
     heuristics.Set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-    if (properties_) heuristics.SetDescriptor(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, properties_);
     // A failing status means that no engine supports the graph.
     if (heuristics.TryFinalize() != CUDNN_STATUS_SUCCESS) return {};
     std::vector<Engine> engines;
@@ -215,8 +200,6 @@ class CudnnLibrary final : public DnnLibrary {
     engine.config = std::make_shared<const Config>(Config{graph, std::move(found)});
     return engine;
   }
-
-  Descriptor properties_;
 };
 
 }  // namespace
@@ -243,23 +226,7 @@ cudnnDataType_t TypeOf(DType dtype) {
 cudnnHandle_t CudnnHandle() { return Handles::Get(); }
 
 const CudnnFunctions& Cudnn() {
-  static const CudnnFunctions functions = [] {
-    CudnnFunctions f{};
-    const VendorLibrary& library = CudnnFile();
-    library.Load(f.GetVersion, "cudnnGetVersion");
-    library.Load(f.GetErrorString, "cudnnGetErrorString");
-    library.Load(f.GetLastErrorString, "cudnnGetLastErrorString");
-    library.Load(f.Create, "cudnnCreate");
-    library.Load(f.Destroy, "cudnnDestroy");
-    library.Load(f.SetStream, "cudnnSetStream");
-    library.Load(f.CreateDescriptor, "cudnnBackendCreateDescriptor");
-    library.Load(f.DestroyDescriptor, "cudnnBackendDestroyDescriptor");
-    library.Load(f.SetAttribute, "cudnnBackendSetAttribute");
-    library.Load(f.GetAttribute, "cudnnBackendGetAttribute");
-    library.Load(f.Finalize, "cudnnBackendFinalize");
-    library.Load(f.Execute, "cudnnBackendExecute");
-    return f;
-  }();
+  static const CudnnFunctions functions;
   return functions;
 }
 
@@ -275,12 +242,8 @@ void CheckCudnn(cudnnStatus_t status, const char* call) {
 }
 
 DnnLibrary& Dnn() {
-  static auto& library = *new CudnnLibrary("");
+  static auto& library = *new CudnnLibrary;
   return library;
-}
-
-std::unique_ptr<DnnLibrary> NewCudnn(const std::string& device_properties) {
-  return std::make_unique<CudnnLibrary>(device_properties);
 }
 
 }  // namespace singa::cudnn

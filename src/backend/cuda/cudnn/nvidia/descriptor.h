@@ -16,26 +16,27 @@
 
 namespace singa::cudnn {
 
+/// The library's file, for functions that only some users need.
+const VendorLibrary& CudnnFile();
+
 /// The functions of libcudnn.so.9 that are used.
 struct CudnnFunctions {
-  decltype(cudnnGetVersion)* GetVersion;
-  decltype(cudnnGetErrorString)* GetErrorString;
-  decltype(cudnnGetLastErrorString)* GetLastErrorString;
-  decltype(cudnnCreate)* Create;
-  decltype(cudnnDestroy)* Destroy;
-  decltype(cudnnSetStream)* SetStream;
-  decltype(cudnnBackendCreateDescriptor)* CreateDescriptor;
-  decltype(cudnnBackendDestroyDescriptor)* DestroyDescriptor;
-  decltype(cudnnBackendSetAttribute)* SetAttribute;
-  decltype(cudnnBackendGetAttribute)* GetAttribute;
-  decltype(cudnnBackendFinalize)* Finalize;
-  decltype(cudnnBackendExecute)* Execute;
+  SINGA_VENDOR_FUNCTION(CudnnFile, GetVersion, cudnnGetVersion);
+  SINGA_VENDOR_FUNCTION(CudnnFile, GetErrorString, cudnnGetErrorString);
+  SINGA_VENDOR_FUNCTION(CudnnFile, GetLastErrorString, cudnnGetLastErrorString);
+  SINGA_VENDOR_FUNCTION(CudnnFile, Create, cudnnCreate);
+  SINGA_VENDOR_FUNCTION(CudnnFile, Destroy, cudnnDestroy);
+  SINGA_VENDOR_FUNCTION(CudnnFile, SetStream, cudnnSetStream);
+  SINGA_VENDOR_FUNCTION(CudnnFile, CreateDescriptor, cudnnBackendCreateDescriptor);
+  SINGA_VENDOR_FUNCTION(CudnnFile, DestroyDescriptor, cudnnBackendDestroyDescriptor);
+  SINGA_VENDOR_FUNCTION(CudnnFile, SetAttribute, cudnnBackendSetAttribute);
+  SINGA_VENDOR_FUNCTION(CudnnFile, GetAttribute, cudnnBackendGetAttribute);
+  SINGA_VENDOR_FUNCTION(CudnnFile, Finalize, cudnnBackendFinalize);
+  SINGA_VENDOR_FUNCTION(CudnnFile, Execute, cudnnBackendExecute);
 };
 
 /// Opens the library. Throws Unavailable if it is missing.
 const CudnnFunctions& Cudnn();
-/// The library's file, for functions that only some users need.
-const VendorLibrary& CudnnFile();
 /// The calling thread's handle for its current GPU.
 cudnnHandle_t CudnnHandle();
 /// Throws OutOfMemory or std::runtime_error with cuDNN's message, unless `status` is success.
@@ -61,7 +62,6 @@ class Descriptor {
   }
 
   cudnnBackendDescriptor_t get() const { return handle_; }
-  explicit operator bool() const { return handle_ != nullptr; }
 
   void Set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
            const void* values) {

@@ -17,11 +17,12 @@ constexpr cudnnNanPropagation_t kKeepNan = CUDNN_PROPAGATE_NAN;
 
 }  // namespace
 
-Graph::Graph(const DnnProblem& problem, cudnnHandle_t handle) {
+Graph::Graph(const DnnProblem& problem) {
   std::visit([&](const auto& p) { Build(p, *this); }, problem);
   graph_ = Descriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   graph_.SetDescriptors(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations_);
-  if (handle) graph_.Set(kGraphHandle, CUDNN_TYPE_HANDLE, 1, &handle);
+  const cudnnHandle_t handle = CudnnHandle();
+  graph_.Set(kGraphHandle, CUDNN_TYPE_HANDLE, 1, &handle);
   graph_.Finalize("build the graph");
 }
 

@@ -16,7 +16,7 @@ namespace singa::cudnn {
 
 class Graph {
  public:
-  Graph(const DnnProblem& problem, cudnnHandle_t handle);
+  explicit Graph(const DnnProblem& problem);
   const Descriptor& get() const { return graph_; }
   /// Tensor numbers of the arguments, in the problem's order, and of the constants.
   const std::vector<int64_t>& arguments() const { return arguments_; }

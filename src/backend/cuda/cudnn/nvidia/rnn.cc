@@ -17,52 +17,29 @@ namespace {
 
 /// Functions of libcudnn.so.9, which loads its sublibrary for recurrent networks on the first call.
 struct RnnFunctions {
-  decltype(cudnnCreateTensorDescriptor)* CreateTensor;
-  decltype(cudnnDestroyTensorDescriptor)* DestroyTensor;
-  decltype(cudnnSetTensorNdDescriptor)* SetTensor;
-  decltype(cudnnGetTensorNdDescriptor)* GetTensor;
-  decltype(cudnnCreateDropoutDescriptor)* CreateDropout;
-  decltype(cudnnDestroyDropoutDescriptor)* DestroyDropout;
-  decltype(cudnnSetDropoutDescriptor)* SetDropout;
-  decltype(cudnnCreateRNNDescriptor)* CreateRnn;
-  decltype(cudnnDestroyRNNDescriptor)* DestroyRnn;
-  decltype(cudnnSetRNNDescriptor_v8)* SetRnn;
-  decltype(cudnnCreateRNNDataDescriptor)* CreateData;
-  decltype(cudnnDestroyRNNDataDescriptor)* DestroyData;
-  decltype(cudnnSetRNNDataDescriptor)* SetData;
-  decltype(cudnnGetRNNWeightSpaceSize)* GetWeightSpaceSize;
-  decltype(cudnnGetRNNWeightParams)* GetWeightParams;
-  decltype(cudnnGetRNNTempSpaceSizes)* GetTempSpaceSizes;
-  decltype(cudnnRNNForward)* Forward;
-  decltype(cudnnRNNBackwardData_v8)* BackwardData;
-  decltype(cudnnRNNBackwardWeights_v8)* BackwardWeights;
+  SINGA_VENDOR_FUNCTION(CudnnFile, CreateTensor, cudnnCreateTensorDescriptor);
+  SINGA_VENDOR_FUNCTION(CudnnFile, DestroyTensor, cudnnDestroyTensorDescriptor);
+  SINGA_VENDOR_FUNCTION(CudnnFile, SetTensor, cudnnSetTensorNdDescriptor);
+  SINGA_VENDOR_FUNCTION(CudnnFile, GetTensor, cudnnGetTensorNdDescriptor);
+  SINGA_VENDOR_FUNCTION(CudnnFile, CreateDropout, cudnnCreateDropoutDescriptor);
+  SINGA_VENDOR_FUNCTION(CudnnFile, DestroyDropout, cudnnDestroyDropoutDescriptor);
+  SINGA_VENDOR_FUNCTION(CudnnFile, SetDropout, cudnnSetDropoutDescriptor);
+  SINGA_VENDOR_FUNCTION(CudnnFile, CreateRnn, cudnnCreateRNNDescriptor);
+  SINGA_VENDOR_FUNCTION(CudnnFile, DestroyRnn, cudnnDestroyRNNDescriptor);
+  SINGA_VENDOR_FUNCTION(CudnnFile, SetRnn, cudnnSetRNNDescriptor_v8);
+  SINGA_VENDOR_FUNCTION(CudnnFile, CreateData, cudnnCreateRNNDataDescriptor);
+  SINGA_VENDOR_FUNCTION(CudnnFile, DestroyData, cudnnDestroyRNNDataDescriptor);
+  SINGA_VENDOR_FUNCTION(CudnnFile, SetData, cudnnSetRNNDataDescriptor);
+  SINGA_VENDOR_FUNCTION(CudnnFile, GetWeightSpaceSize, cudnnGetRNNWeightSpaceSize);
+  SINGA_VENDOR_FUNCTION(CudnnFile, GetWeightParams, cudnnGetRNNWeightParams);
+  SINGA_VENDOR_FUNCTION(CudnnFile, GetTempSpaceSizes, cudnnGetRNNTempSpaceSizes);
+  SINGA_VENDOR_FUNCTION(CudnnFile, Forward, cudnnRNNForward);
+  SINGA_VENDOR_FUNCTION(CudnnFile, BackwardData, cudnnRNNBackwardData_v8);
+  SINGA_VENDOR_FUNCTION(CudnnFile, BackwardWeights, cudnnRNNBackwardWeights_v8);
 };
 
 const RnnFunctions& Rnn() {
-  static const RnnFunctions functions = [] {
-    RnnFunctions f{};
-    const VendorLibrary& library = CudnnFile();
-    library.Load(f.CreateTensor, "cudnnCreateTensorDescriptor");
-    library.Load(f.DestroyTensor, "cudnnDestroyTensorDescriptor");
-    library.Load(f.SetTensor, "cudnnSetTensorNdDescriptor");
-    library.Load(f.GetTensor, "cudnnGetTensorNdDescriptor");
-    library.Load(f.CreateDropout, "cudnnCreateDropoutDescriptor");
-    library.Load(f.DestroyDropout, "cudnnDestroyDropoutDescriptor");
-    library.Load(f.SetDropout, "cudnnSetDropoutDescriptor");
-    library.Load(f.CreateRnn, "cudnnCreateRNNDescriptor");
-    library.Load(f.DestroyRnn, "cudnnDestroyRNNDescriptor");
-    library.Load(f.SetRnn, "cudnnSetRNNDescriptor_v8");
-    library.Load(f.CreateData, "cudnnCreateRNNDataDescriptor");
-    library.Load(f.DestroyData, "cudnnDestroyRNNDataDescriptor");
-    library.Load(f.SetData, "cudnnSetRNNDataDescriptor");
-    library.Load(f.GetWeightSpaceSize, "cudnnGetRNNWeightSpaceSize");
-    library.Load(f.GetWeightParams, "cudnnGetRNNWeightParams");
-    library.Load(f.GetTempSpaceSizes, "cudnnGetRNNTempSpaceSizes");
-    library.Load(f.Forward, "cudnnRNNForward");
-    library.Load(f.BackwardData, "cudnnRNNBackwardData_v8");
-    library.Load(f.BackwardWeights, "cudnnRNNBackwardWeights_v8");
-    return f;
-  }();
+  static const RnnFunctions functions;
   return functions;
 }
 

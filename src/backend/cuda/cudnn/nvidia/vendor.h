@@ -19,8 +19,8 @@ class VendorLibrary {
   /// The address of a function. Throws Unavailable if the library has no function of this name.
   void* Symbol(const char* name) const;
   template <class Function>
-  void Load(Function*& function, const char* name) const {
-    function = reinterpret_cast<Function*>(Symbol(name));
+  Function* Load(const char* name) const {
+    return reinterpret_cast<Function*>(Symbol(name));
   }
 
  private:
@@ -28,5 +28,9 @@ class VendorLibrary {
   void* handle_ = nullptr;
   std::string problem_;
 };
+
+/// A member that points to a function of the library that `file()` opens.
+#define SINGA_VENDOR_FUNCTION(file, member, function) \
+  decltype(::function)* member = file().Load<decltype(::function)>(#function)
 
 }  // namespace singa::cudnn

@@ -54,35 +54,19 @@ inline bool IsAligned(const void* p, size_t bytes = 16) {
 }
 
 #if defined(__CUDACC__)
-/// The built-in type for accesses of kBytes. Copying it is one access if the compiler knows the
+/// The built-in type for accesses to V. Copying it is one access if the compiler knows the
 /// address's alignment. Otherwise the compiler stores member by member, except with __stwb.
-template <size_t kBytes>
-struct WordOf {
-  using type = uint4;
-  static_assert(kBytes % sizeof(type) == 0);
-};
-template <>
-struct WordOf<8> {
-  using type = uint2;
-};
-template <>
-struct WordOf<4> {
-  using type = unsigned;
-};
-template <>
-struct WordOf<2> {
-  using type = unsigned short;
-};
-template <>
-struct WordOf<1> {
-  using type = unsigned char;
-};
 template <class V>
-using Word = typename WordOf<sizeof(V)>::type;
+using Word = std::conditional_t<
+    sizeof(V) == 1, unsigned char,
+    std::conditional_t<sizeof(V) == 2, unsigned short,
+                       std::conditional_t<sizeof(V) == 4, unsigned,
+                                          std::conditional_t<sizeof(V) == 8, uint2, uint4>>>>;
 
 template <class V>
 __device__ __forceinline__ V LoadWords(const Word<V>* p) {
   constexpr int kWords = sizeof(V) / sizeof(Word<V>);
+  static_assert(sizeof(V) % sizeof(Word<V>) == 0);
   Word<V> words[kWords];
 #pragma unroll
   for (int i = 0; i < kWords; ++i) words[i] = p[i];
@@ -119,61 +103,39 @@ __device__ __forceinline__ void StoreVector(T* p, const Vector<T, kCount>& vecto
 #endif
 }
 
-/// Element i of an array of type `dtype`. All threads have the same `dtype`.
-template <class C>
-__device__ __forceinline__ C LoadAs(const void* p, DType dtype, int64_t i) {
+/// Calls f.operator()<T>() with the C++ type of `dtype`. All threads have the same `dtype`.
+template <class F>
+__device__ __forceinline__ decltype(auto) SwitchElement(DType dtype, const F& f) {
   switch (dtype) {
     case kFloat32:
-      return Cast<C>(static_cast<const float*>(p)[i]);
+      return f.template operator()<float>();
     case kFloat16:
-      return Cast<C>(static_cast<const Float16*>(p)[i]);
+      return f.template operator()<Float16>();
     case kBFloat16:
-      return Cast<C>(static_cast<const BFloat16*>(p)[i]);
+      return f.template operator()<BFloat16>();
     case kFloat64:
-      return Cast<C>(static_cast<const double*>(p)[i]);
+      return f.template operator()<double>();
     case kInt32:
-      return Cast<C>(static_cast<const int32_t*>(p)[i]);
+      return f.template operator()<int32_t>();
     case kInt64:
-      return Cast<C>(static_cast<const int64_t*>(p)[i]);
+      return f.template operator()<int64_t>();
     case kInt8:
-      return Cast<C>(static_cast<const int8_t*>(p)[i]);
+      return f.template operator()<int8_t>();
     case kBool:
-      return Cast<C>(static_cast<const bool*>(p)[i]);
+      return f.template operator()<bool>();
     default:
-      return Cast<C>(static_cast<const uint8_t*>(p)[i]);
+      return f.template operator()<uint8_t>();
   }
 }
 
+/// Element i of an array of type `dtype`.
+template <class C>
+__device__ __forceinline__ C LoadAs(const void* p, DType dtype, int64_t i) {
+  return SwitchElement(dtype, [=]<class T>() { return Cast<C>(static_cast<const T*>(p)[i]); });
+}
 template <class C>
 __device__ __forceinline__ void StoreAs(C value, void* p, DType dtype, int64_t i) {
-  switch (dtype) {
-    case kFloat32:
-      static_cast<float*>(p)[i] = Cast<float>(value);
-      break;
-    case kFloat16:
-      static_cast<Float16*>(p)[i] = Cast<Float16>(value);
-      break;
-    case kBFloat16:
-      static_cast<BFloat16*>(p)[i] = Cast<BFloat16>(value);
-      break;
-    case kFloat64:
-      static_cast<double*>(p)[i] = Cast<double>(value);
-      break;
-    case kInt32:
-      static_cast<int32_t*>(p)[i] = Cast<int32_t>(value);
-      break;
-    case kInt64:
-      static_cast<int64_t*>(p)[i] = Cast<int64_t>(value);
-      break;
-    case kInt8:
-      static_cast<int8_t*>(p)[i] = Cast<int8_t>(value);
-      break;
-    case kBool:
-      static_cast<bool*>(p)[i] = Cast<bool>(value);
-      break;
-    default:
-      static_cast<uint8_t*>(p)[i] = Cast<uint8_t>(value);
-  }
+  SwitchElement(dtype, [=]<class T>() { static_cast<T*>(p)[i] = Cast<T>(value); });
 }
 
 /// The first element of this thread, and the distance to its next one.

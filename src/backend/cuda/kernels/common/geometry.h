@@ -8,7 +8,6 @@
 #include <type_traits>
 
 #include "backend/cuda/runtime/launch.h"
-#include "core/tensor/stored_size.h"
 #include "core/tensor/strided.h"
 #include "singa/core/tensor.h"
 
@@ -121,22 +120,6 @@ void ForParts(const StridedSpace<K>& space, int64_t most, const F& f,
   for (int k = 0; k < K; ++k) rest[k] += half * strides[k][longest];
   shape[longest] = length - half;
   ForParts(StridedSpace<K>(shape, strides), most, f, rest);
-}
-
-/// Of `out` (array 0) and inputs of its shape. Where `out` is opaque so are they: then it is the
-/// elements as they lie.
-template <int K>
-StridedSpace<K> SpaceOf(std::span<const Tensor> in, const Tensor& out) {
-  Shape shape = out.shape();
-  std::array<Strides, K> strides;
-  if (out.layout()) {
-    shape = {StoredSize(out)};
-    strides.fill({1});
-  } else {
-    strides[0] = out.strides();
-    for (int k = 1; k < K; ++k) strides[k] = in[k - 1].strides();
-  }
-  return StridedSpace<K>(shape, strides);
 }
 
 }  // namespace singa::cuda

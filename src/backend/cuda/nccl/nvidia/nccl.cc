@@ -18,47 +18,27 @@ const cudnn::VendorLibrary& File() {
 }
 
 struct Functions {
-  decltype(ncclGetVersion)* GetVersion;
-  decltype(ncclGetLastError)* GetLastError;
-  decltype(ncclGetUniqueId)* GetUniqueId;
-  decltype(ncclCommInitRankConfig)* InitRank;
-  decltype(ncclCommGetAsyncError)* GetAsyncError;
-  decltype(ncclCommFinalize)* Finalize;
-  decltype(ncclCommDestroy)* Destroy;
-  decltype(ncclCommAbort)* Abort;
-  decltype(ncclGroupStart)* GroupStart;
-  decltype(ncclGroupEnd)* GroupEnd;
-  decltype(ncclSend)* Send;
-  decltype(ncclRecv)* Recv;
-  decltype(ncclAllGather)* AllGather;
-  decltype(ncclBroadcast)* Broadcast;
-  decltype(ncclAllReduce)* AllReduce;
-  decltype(ncclRedOpCreatePreMulSum)* CreatePreMulSum;
-  decltype(ncclRedOpDestroy)* DestroyOp;
+  SINGA_VENDOR_FUNCTION(File, GetVersion, ncclGetVersion);
+  SINGA_VENDOR_FUNCTION(File, GetLastError, ncclGetLastError);
+  SINGA_VENDOR_FUNCTION(File, GetUniqueId, ncclGetUniqueId);
+  SINGA_VENDOR_FUNCTION(File, InitRank, ncclCommInitRankConfig);
+  SINGA_VENDOR_FUNCTION(File, GetAsyncError, ncclCommGetAsyncError);
+  SINGA_VENDOR_FUNCTION(File, Finalize, ncclCommFinalize);
+  SINGA_VENDOR_FUNCTION(File, Destroy, ncclCommDestroy);
+  SINGA_VENDOR_FUNCTION(File, Abort, ncclCommAbort);
+  SINGA_VENDOR_FUNCTION(File, GroupStart, ncclGroupStart);
+  SINGA_VENDOR_FUNCTION(File, GroupEnd, ncclGroupEnd);
+  SINGA_VENDOR_FUNCTION(File, Send, ncclSend);
+  SINGA_VENDOR_FUNCTION(File, Recv, ncclRecv);
+  SINGA_VENDOR_FUNCTION(File, AllGather, ncclAllGather);
+  SINGA_VENDOR_FUNCTION(File, Broadcast, ncclBroadcast);
+  SINGA_VENDOR_FUNCTION(File, AllReduce, ncclAllReduce);
+  SINGA_VENDOR_FUNCTION(File, CreatePreMulSum, ncclRedOpCreatePreMulSum);
+  SINGA_VENDOR_FUNCTION(File, DestroyOp, ncclRedOpDestroy);
 };
 
 const Functions& Nccl() {
-  static const Functions functions = [] {
-    Functions f{};
-    File().Load(f.GetVersion, "ncclGetVersion");
-    File().Load(f.GetLastError, "ncclGetLastError");
-    File().Load(f.GetUniqueId, "ncclGetUniqueId");
-    File().Load(f.InitRank, "ncclCommInitRankConfig");
-    File().Load(f.GetAsyncError, "ncclCommGetAsyncError");
-    File().Load(f.Finalize, "ncclCommFinalize");
-    File().Load(f.Destroy, "ncclCommDestroy");
-    File().Load(f.Abort, "ncclCommAbort");
-    File().Load(f.GroupStart, "ncclGroupStart");
-    File().Load(f.GroupEnd, "ncclGroupEnd");
-    File().Load(f.Send, "ncclSend");
-    File().Load(f.Recv, "ncclRecv");
-    File().Load(f.AllGather, "ncclAllGather");
-    File().Load(f.Broadcast, "ncclBroadcast");
-    File().Load(f.AllReduce, "ncclAllReduce");
-    File().Load(f.CreatePreMulSum, "ncclRedOpCreatePreMulSum");
-    File().Load(f.DestroyOp, "ncclRedOpDestroy");
-    return f;
-  }();
+  static const Functions functions;
   return functions;
 }
 

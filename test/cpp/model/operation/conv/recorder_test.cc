@@ -180,7 +180,7 @@ TEST(Recorder, AdaptivePooling) {
             Pool({2, 3, 8, 9}, {2, 3}, {2, 3}, {0, 0}));
   EXPECT_TRUE(AdaptivePoolRecorder("Op", {2, 3, 8, 9}, {4, 4}).adaptive);
   using E = std::invalid_argument;
-  EXPECT_ERROR(E, "[Op] output_size must be (h, w); got (4)",
+  EXPECT_ERROR(E, "[Op] output_size must be (h, w); got (4,)",
                AdaptivePoolRecorder("Op", {2, 3, 8, 9}, {4}));
   EXPECT_ERROR(E, "output_size must be between", AdaptivePoolRecorder("Op", {2, 3, 8}, {0}));
   EXPECT_ERROR(E, "got shape (2, 3)", AdaptivePoolRecorder("Op", {2, 3}, {1}));
@@ -239,7 +239,7 @@ TEST(Recorder, RefusesWhatIsNoConvolution) {
       {{2, 4, 0, 8}, {3, 3}, {1, 1}, {0, 0}, 4, {1, 1}, 1, "(2, 4, 0, 8)"},
       {{2, 4, -8, 8}, {3, 3}, {1, 1}, {0, 0}, 4, {1, 1}, 1, "(2, 4, -8, 8)"},
       {{2, 0, 8, 8}, {3, 3}, {1, 1}, {0, 0}, 4, {1, 1}, 1, "(2, 0, 8, 8)"},
-      {input, {3}, {1, 1}, {0, 0}, 4, {1, 1}, 1, "kernel must be (h, w); got (3)"},
+      {input, {3}, {1, 1}, {0, 0}, 4, {1, 1}, 1, "kernel must be (h, w); got (3,)"},
       {input, {3, 3, 3}, {1, 1}, {0, 0}, 4, {1, 1}, 1, "kernel must be (h, w)"},
       {input, {0, 3}, {1, 1}, {0, 0}, 4, {1, 1}, 1, "kernel must be between 1"},
       {input, {-3, 3}, {1, 1}, {0, 0}, 4, {1, 1}, 1, "got (-3, 3)"},

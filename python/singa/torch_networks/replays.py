@@ -12,7 +12,8 @@ layouts of kernels until they are written, and is recorded again where they lie 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import singa_wrap as _c
@@ -156,12 +157,10 @@ class Replays:
         if place.arena is None:
             place.arena = _c.Arena(device)
         position = device.random_state()
-        buffers = [(raw, raw.Clone()) for raw in run.buffers]
-        first, _ = _recording(run, used, place.arena)
-        second, leads = _recording(run, used, place.arena)
+        with restored(run.buffers):  # a recording in which the host reads values runs
+            first, _ = _recording(run, used, place.arena)
+            second, leads = _recording(run, used, place.arena)
         device.set_random_state(position)
-        for raw, before in buffers:  # a recording in which the host reads values has run
-            raw.CopyFrom(before)
         if _c.Graph.Difference(first, second):
             step.is_executed = True
             return None
@@ -200,6 +199,19 @@ def _recording(run: Run, used: tuple[bool, ...], arena: Any) -> tuple[Any, list[
     finally:
         current.recording = None
     return operations, leads
+
+
+@contextmanager
+def restored(buffers: Sequence[_c.Tensor]) -> Iterator[None]:
+    """Gives those that change within it their values back, and leaves the others untouched: a
+    backward of another thread may need them."""
+    kept = [(raw, raw.version(), raw.Clone()) for raw in buffers]
+    try:
+        yield
+    finally:
+        for raw, version, before in kept:
+            if raw.version() != version:
+                raw.CopyFrom(before)
 
 
 def _keeps_state(exported: Exported) -> bool:

@@ -14,7 +14,7 @@ from ..tape.grad_mode import set_training, training
 from ..tape.operator import Operator
 from ..tape.tensor import Tensor, wrap
 from .export import Exported
-from .replays import Replays, Step, Waiting
+from .replays import Replays, Step, Waiting, restored
 
 
 class Graph(NamedTuple):
@@ -214,14 +214,12 @@ class Run:
         than those of the recorded steps. Buffers and random numbers stay as they are now."""
         device = self.raws[0].device()
         now = device.random_state()
-        buffers = [(raw, raw.Clone()) for raw in self.buffers]
         device.set_random_state(self.position)
         try:
-            return self.results(self.raws)
+            with restored(self.buffers):
+                return self.results(self.raws)
         finally:
             device.set_random_state(now)
-            for raw, before in buffers:
-                raw.CopyFrom(before)
 
 
 def _leaf(raw: _c.Tensor, wanted: bool) -> Tensor:

@@ -157,6 +157,22 @@ def test_a_loss_of_other_results_than_before(torch: ModuleType) -> None:
         accelerated.same_states(torch, net, plain)
 
 
+def test_recording_leaves_buffers_of_a_forward_that_waits(torch: ModuleType) -> None:
+    net, plain = (each.eval() for each in accelerated.pair(torch))
+    (x, y), (other, labels) = (accelerated.batch(torch, n, seed=n) for n in (3, 4))
+    found = []
+    for each in (net, plain):
+        given = other.clone().requires_grad_()
+        accelerated.loss(torch, each, x, y).backward()
+        waits = accelerated.loss(torch, each, given, labels)
+        accelerated.loss(torch, each, x, y).backward()  # recorded
+        waits.backward()
+        found.append(given.grad)
+    assert net._runner.replays.replayed == 1
+    accelerated.same(torch, *found)
+    accelerated.same_gradients(torch, net, plain)
+
+
 def test_random_numbers_stay_when_the_loss_is_of_other_results(torch: ModuleType) -> None:
     net = singa.accelerate(_several(torch))
     x = torch.ones(50, 4, requires_grad=True)

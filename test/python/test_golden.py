@@ -321,7 +321,9 @@ def test_a_saved_call_needs_its_implementation(folder: Path, name: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (1, "")
     no_such = f"[replay] this build has no wrong for {name} (in {path})\n"
-    assert done.stderr == no_such or is_refused_by_version(done.stderr, path)
+    assert done.stderr == f"python -m singa replay: {no_such}" or is_refused_by_version(
+        done.stderr, path
+    )
 
 
 REPLAY_ALL = """

@@ -170,9 +170,9 @@ def test_refusals(folder):
         ImageBatchIter(folder / "empty.txt", 2, load)
     with pytest.raises(FileNotFoundError):
         ImageBatchIter(folder / "missing.txt", 2, load)
-    with pytest.raises(ValueError, match="got 0 and 10"):
+    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
         ImageBatchIter(folder / "list.txt", 0, load)
-    with pytest.raises(ValueError, match="got 2 and 0"):
+    with pytest.raises(ValueError, match="capacity must be at least 1, got 0"):
         ImageBatchIter(folder / "list.txt", 2, load, capacity=0)
     with pytest.raises(TypeError, match="cannot be called"):
         ImageBatchIter(folder / "list.txt", 2, None)

@@ -3,7 +3,7 @@
 import hashlib
 import pickle
 
-import formats
+import file_formats
 import numpy as np
 import pytest
 from singa.data import CIFAR10_CLASSES, cifar, load_cifar10, load_cifar100
@@ -15,11 +15,11 @@ RECORD = 3073
 @pytest.fixture
 def folder(tmp_path):
     """Two binary training files of 5 and 3 records, and a test file of 4."""
-    train, labels = formats.random_set(8)
-    test, test_labels = formats.random_set(4, seed=1)
-    (tmp_path / "data_batch_1.bin").write_bytes(formats.binary_records(train[:5], labels[:5]))
-    (tmp_path / "data_batch_4.bin").write_bytes(formats.binary_records(train[5:], labels[5:]))
-    (tmp_path / "test_batch.bin").write_bytes(formats.binary_records(test, test_labels))
+    train, labels = file_formats.random_set(8)
+    test, test_labels = file_formats.random_set(4, seed=1)
+    (tmp_path / "data_batch_1.bin").write_bytes(file_formats.binary_records(train[:5], labels[:5]))
+    (tmp_path / "data_batch_4.bin").write_bytes(file_formats.binary_records(train[5:], labels[5:]))
+    (tmp_path / "test_batch.bin").write_bytes(file_formats.binary_records(test, test_labels))
     return tmp_path
 
 
@@ -33,10 +33,10 @@ def expect(result, images, labels):
 
 def test_binary(folder):
     train = load_cifar10(folder)
-    expect(train, *formats.random_set(8))
+    expect(train, *file_formats.random_set(8))
     assert train.classes == CIFAR10_CLASSES
     assert train.name == "cifar10 train (8 of 50000)"
-    expect(load_cifar10(str(folder), "test"), *formats.random_set(4, seed=1))
+    expect(load_cifar10(str(folder), "test"), *file_formats.random_set(4, seed=1))
 
 
 def test_pixels_lie_as_planes_of_rows(tmp_path):
@@ -53,14 +53,14 @@ def test_pixels_lie_as_planes_of_rows(tmp_path):
 @pytest.mark.parametrize("writer", ["python 2", 0, 1, 2, 3, 4, 5])
 @pytest.mark.parametrize("labels_as", ["list", "array"])
 def test_python(tmp_path, writer, labels_as):
-    images, labels = formats.random_set(6)
+    images, labels = file_formats.random_set(6)
     base = tmp_path / "cifar-10-batches-py"
     base.mkdir()
     flat = images.reshape(6, -1)
     if writer == "python 2":
         batch = {b"labels": labels.tolist(), b"data": flat, b"filenames": [b"a.png"] * 6}
         meta = {b"label_names": [f"n{i}".encode() for i in range(10)], b"num_vis": 3072}
-        dump = formats.python2_pickle
+        dump = file_formats.python2_pickle
     else:
         stored = labels.tolist() if labels_as == "list" else labels.astype(np.int64)
         batch, meta = (
@@ -76,11 +76,11 @@ def test_python(tmp_path, writer, labels_as):
 
 
 def test_both_formats_of_cifar100(tmp_path):
-    images, fine = formats.random_set(7, classes=100)
+    images, fine = file_formats.random_set(7, classes=100)
     coarse = fine % 20
     base = tmp_path / "cifar-100-binary"
     base.mkdir()
-    (base / "train.bin").write_bytes(formats.binary_records(images, coarse, fine))
+    (base / "train.bin").write_bytes(file_formats.binary_records(images, coarse, fine))
     (base / "fine_label_names.txt").write_text("".join(f"f{i}\n" for i in range(100)))
     expect(load_cifar100(tmp_path), images, fine)
     assert load_cifar100(tmp_path).classes[99] == "f99"
@@ -95,7 +95,7 @@ def test_both_formats_of_cifar100(tmp_path):
 
 
 def test_format_chooses_when_both_are_there(folder):
-    images, labels = formats.random_set(3, seed=9)
+    images, labels = file_formats.random_set(3, seed=9)
     batch = {"labels": labels.tolist(), "data": images.reshape(3, -1)}
     (folder / "data_batch_1").write_bytes(pickle.dumps(batch))
     assert len(load_cifar10(folder)) == 8

@@ -12,7 +12,7 @@ import tarfile
 import threading
 import time
 
-import formats
+import file_formats
 import numpy as np
 import pytest
 from singa.data import cifar, download, download_cifar10, load_cifar10
@@ -115,12 +115,12 @@ def tar(members, mode="w:gz"):
 
 @pytest.fixture
 def archive():
-    images, labels = formats.random_set(7)
+    images, labels = file_formats.random_set(7)
     base = "cifar-10-batches-bin"
     return tar(
         {
-            f"{base}/data_batch_1.bin": formats.binary_records(images[:5], labels[:5]),
-            f"{base}/test_batch.bin": formats.binary_records(images[5:], labels[5:]),
+            f"{base}/data_batch_1.bin": file_formats.binary_records(images[:5], labels[:5]),
+            f"{base}/test_batch.bin": file_formats.binary_records(images[5:], labels[5:]),
             f"{base}/batches.meta.txt": b"".join(b"name %d\n" % i for i in range(10)) + b"\n",
             f"{base}/readme.html": b"<html>",
         }
@@ -143,7 +143,7 @@ def test_downloads_verifies_and_unpacks(tmp_path, server, archive):
     assert os.stat(folder / "test_batch.bin").st_mode & 0o7000 == 0
     assert seen[-1] == (len(archive), len(archive))
     train = load_cifar10(folder.parent)
-    np.testing.assert_array_equal(train.images, formats.random_set(7)[0][:5])
+    np.testing.assert_array_equal(train.images, file_formats.random_set(7)[0][:5])
     assert train.classes[9] == "name 9"
     # The SHA256SUMS file protects the files from then on.
     damaged = bytearray((folder / "test_batch.bin").read_bytes())

@@ -4,7 +4,7 @@ import gzip
 import hashlib
 import struct
 
-import formats
+import file_formats
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,7 +16,7 @@ from singa.data.mnist import load_mnist, read_idx
 
 @pytest.fixture
 def data():
-    images, labels = formats.random_set(6, shape=(28, 28))
+    images, labels = file_formats.random_set(6, shape=(28, 28))
     return images, labels.astype(np.uint8)
 
 
@@ -28,8 +28,8 @@ def data():
 def test_reads_all_spellings(tmp_path, data, subfolder, pattern):
     images, labels = data
     folder = tmp_path / subfolder
-    formats.write(folder / pattern.format("t10k-images", 3), formats.idx_bytes(images))
-    formats.write(folder / pattern.format("t10k-labels", 1), formats.idx_bytes(labels))
+    file_formats.write(folder / pattern.format("t10k-images", 3), file_formats.idx_bytes(images))
+    file_formats.write(folder / pattern.format("t10k-labels", 1), file_formats.idx_bytes(labels))
     test = load_mnist(tmp_path, "test")
     np.testing.assert_array_equal(test.images, images[:, None])
     np.testing.assert_array_equal(test.labels, labels)
@@ -58,8 +58,8 @@ def test_reads_all_spellings(tmp_path, data, subfolder, pattern):
 def test_damaged_images(tmp_path, data, change, message, packed):
     images, labels = data
     path = tmp_path / f"train-images-idx3-ubyte{packed}"
-    formats.write(path, change(formats.idx_bytes(images)))
-    formats.write(tmp_path / "train-labels-idx1-ubyte", formats.idx_bytes(labels))
+    file_formats.write(path, change(file_formats.idx_bytes(images)))
+    file_formats.write(tmp_path / "train-labels-idx1-ubyte", file_formats.idx_bytes(labels))
     with pytest.raises(ValueError, match=message) as caught:
         load_mnist(tmp_path)
     assert str(path) in str(caught.value)
@@ -73,17 +73,17 @@ def test_damaged_images(tmp_path, data, change, message, packed):
     ],
 )
 def test_labels_that_do_not_fit(tmp_path, data, labels, message):
-    formats.write(tmp_path / "train-images-idx3-ubyte", formats.idx_bytes(data[0]))
-    formats.write(tmp_path / "train-labels-idx1-ubyte", formats.idx_bytes(labels))
+    file_formats.write(tmp_path / "train-images-idx3-ubyte", file_formats.idx_bytes(data[0]))
+    file_formats.write(tmp_path / "train-labels-idx1-ubyte", file_formats.idx_bytes(labels))
     with pytest.raises(ValueError, match=message):
         load_mnist(tmp_path)
 
 
 def test_no_images_and_wrong_arguments(tmp_path):
-    formats.write(
+    file_formats.write(
         tmp_path / "train-images-idx3-ubyte", b"\0\0\x08\x03" + struct.pack(">3I", 0, 28, 28)
     )
-    formats.write(tmp_path / "train-labels-idx1-ubyte", b"\0\0\x08\x01" + struct.pack(">I", 0))
+    file_formats.write(tmp_path / "train-labels-idx1-ubyte", b"\0\0\x08\x01" + struct.pack(">I", 0))
     with pytest.raises(ValueError, match="holds no image"):
         load_mnist(tmp_path)
     with pytest.raises(ValueError, match="split must be"):
@@ -93,7 +93,7 @@ def test_no_images_and_wrong_arguments(tmp_path):
 
 
 def test_damaged_gzip(tmp_path, data):
-    content = gzip.compress(formats.idx_bytes(data[0]), mtime=0)
+    content = gzip.compress(file_formats.idx_bytes(data[0]), mtime=0)
     flipped = bytearray(content)
     flipped[len(content) // 2] ^= 0x55
     path = tmp_path / "train-images-idx3-ubyte.gz"
@@ -118,7 +118,9 @@ def test_a_gzip_bomb_is_not_unpacked(tmp_path, monkeypatch):
 
 
 def test_published_gzip_and_sha256sums(tmp_path, data, monkeypatch):
-    path = formats.write(tmp_path / "t10k-labels-idx1-ubyte.gz", formats.idx_bytes(data[1]))
+    path = file_formats.write(
+        tmp_path / "t10k-labels-idx1-ubyte.gz", file_formats.idx_bytes(data[1])
+    )
     content = path.read_bytes()
     right = Published(len(content), hashlib.md5(content).hexdigest())
     monkeypatch.setitem(mnist._PUBLISHED, path.name, right)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tracemalloc
 
-import formats
+import file_formats
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -66,7 +66,7 @@ def test_python_2_files():
         b"data": np.arange(1200, dtype=np.uint32).astype(np.uint8).reshape(4, 300),
         b"filenames": [b"leptodactylus_pentadactylus_s_000004.png"] * 2,
     }
-    data = formats.python2_pickle(value)
+    data = file_formats.python2_pickle(value)
     assert same(pickle.loads(data, encoding="bytes"), value), "the test's writer is wrong"
     assert same(pickle_reader.loads(data), value)
 

@@ -137,7 +137,7 @@ def test_freeze_and_replace_head() -> None:
     assert net.replace_head(7) == ("fc.weight", "fc.bias")
     assert net(_tensor(2, 3, 6, 6)).shape == (2, 7)
     assert net.get_params()["fc.weight"].shape == (7, 4)
-    with pytest.raises(ValueError, match="must be positive"):
+    with pytest.raises(ValueError, match="num_outputs must be at least 1, got 0"):
         net.replace_head(0)
     bare = singa.onnx.load(network([node("Relu", "x", "y")], [info("x", [2])], [info("y", [2])]))
     with pytest.raises(ValueError, match="comes from a Relu"):

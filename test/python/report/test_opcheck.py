@@ -129,7 +129,7 @@ def test_the_command_says_that_it_still_differs(mismatch, tmp_path: Path) -> Non
     before = sorted(Path(file).parent.iterdir())
     done = command("ConvSpec", replay_calls.ALWAYS, file)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("[ConvForward] wrong ")
+    assert done.stderr.startswith("singa replay: [ConvForward] wrong ")
     assert " in layer conv: output y at (0, 0, 0, 0) of (2, 4, 4, 4): " in done.stderr
     assert "Run again" not in done.stderr
     assert sorted(Path(file).parent.iterdir()) == before, "a replay saves nothing"
@@ -147,7 +147,8 @@ def test_the_command_says_that_nobody_has_the_kernel(mismatch) -> None:
     (file,) = mismatch["files"]
     done = command("SoftmaxSpec", replay_calls.ALWAYS, file)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"[replay] this build has no wrong for ConvForward (in {file})\n"
+    no_such = f"[replay] this build has no wrong for ConvForward (in {file})\n"
+    assert done.stderr == f"singa replay: {no_such}"
 
 
 OPAQUE = {

@@ -174,8 +174,7 @@ trainable().load_torch({"fc.weight": object(), "fc.bias": np.ones(4)})
     -> TypeError: [load_torch] fc.weight object
 singa.models.create("resnet9000") -> ValueError: [models.create] resnet9000
 singa.models.create("lenet", num_classes=0) -> ValueError: [LeNet] num_classes 0
-singa.models.create("lenet", num_classes=NAN).compile([make(1, 1, 28, 28)])
-    -> ValueError: [Linear] out_features nan
+singa.models.create("lenet", num_classes=NAN) -> ValueError: [LeNet] num_classes nan
 singa.models.create("lenet", foo=0) -> TypeError: Classifier.__init__() foo
 singa.models.create("lenet").compile([make(1, 1, 2, 2)])
     -> ValueError: [SetupRecorder] kernel 5 dilation 1 5 2

@@ -112,7 +112,7 @@ TEST(Recorder, SignalsAndVolumes) {
   EXPECT_EQ(signal.pad_right(), 2);
   EXPECT_EQ(signal.col_height, 3 * 5);
   EXPECT_EQ(signal.imagesize, 600);
-  EXPECT_NE(signal.ToString().find("kernel (5), stride (2), padding (1, 2)"), std::string::npos);
+  EXPECT_NE(signal.ToString().find("kernel (5,), stride (2,), padding (1, 2)"), std::string::npos);
 
   const Recorder volume =
       Conv({2, 3, 8, 9, 10}, {2, 3, 4}, {1, 2, 3}, {0, 1, 2, 3, 4, 5}, 7, {}, 1);

@@ -158,7 +158,7 @@ def test_a_loss_of_other_results_than_before(torch: ModuleType) -> None:
 
 
 def test_recording_leaves_buffers_of_a_forward_that_waits(torch: ModuleType) -> None:
-    net, plain = (each.eval() for each in accelerated.pair(torch))
+    net, plain = (each.eval() for each in accelerated.pair(torch, fresh=True))
     (x, y), (other, labels) = (accelerated.batch(torch, n, seed=n) for n in (3, 4))
     found = []
     for each in (net, plain):

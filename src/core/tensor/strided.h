@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <span>
 
+#include "core/device/inline.h"
 #include "core/tensor/stored_size.h"
 #include "singa/core/shape.h"
 #include "singa/core/tensor.h"
@@ -110,7 +111,7 @@ class StridedSpace {
 /// Of `out` (array 0) and inputs of its shape. Where `out` is opaque so are they: then it is the
 /// elements as they lie.
 template <int K>
-StridedSpace<K> SpaceOf(std::span<const Tensor> in, const Tensor& out) {
+SINGA_INLINE StridedSpace<K> SpaceOf(std::span<const Tensor> in, const Tensor& out) {
   Shape shape = out.shape();
   std::array<Strides, K> strides;
   if (out.layout()) {

@@ -9,6 +9,7 @@
 
 #include "core/device/parallel.h"
 #include "core/tensor/convert_chunk.h"
+#include "core/tensor/stored_size.h"
 #include "singa/core/tensor.h"
 
 namespace singa::reference {
@@ -78,10 +79,13 @@ void MapArithmetic(std::span<const Tensor> in, const Tensor& out, F f) {
 
 /// Likewise, for functions of some hundred instructions. So few of their loads are on their way at
 /// a time that memory would not keep up, so the next block is fetched while one is computed (GELU
-/// of 16 MB: 0.7 instead of 2.1 ns an element).
+/// of 16 MB: 0.7 instead of 2.1 ns an element). What fits in caches is quicker without (SiLU by
+/// 4 %).
 template <class C, class F>
 void MapLongArithmetic(std::span<const Tensor> in, const Tensor& out, F f) {
   constexpr int kOperands = std::is_invocable_v<F, C> ? 1 : 2;
+  constexpr size_t kCached = size_t{8} << 20;
+  if (StoredBytes(out) * (kOperands + 1) < kCached) return MapArithmetic<C>(in, out, f);
   constexpr int64_t kLine = 64 / sizeof(C), kBlock = 16 * kLine;
   Map<C>(in, out, kParallelGrain, [f](const C* const* x, C* y, int64_t n) {
     for (int64_t begin = 0; begin < n; begin += kBlock) {

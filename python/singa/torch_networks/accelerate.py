@@ -139,6 +139,7 @@ class _Runner:
         self.torch, self.module = torch, module
         self.graphs: OrderedDict[Any, list[Graph]] = OrderedDict()
         self.imported: dict[str, tuple[Any, _c.Tensor]] = {}
+        self.last: Signature | None = None
         self.replays = Replays()
         self.lock = threading.RLock()
 
@@ -149,7 +150,9 @@ class _Runner:
         inputs = [x for x in leaves if isinstance(x, torch.Tensor)]
         given = torch.is_grad_enabled()
         with self.lock:
-            now = signature(torch, self.module)
+            now = self.last
+            if now is None or not now.watch.unchanged():
+                now = self.last = signature(torch, self.module)
             graph = self._graph(now, leaves, spec, inputs)
             values = self._values(now.values)
         own = [value for value in now.values if value.first == value.name]
@@ -217,6 +220,7 @@ class _Runner:
                 "[accelerate] the module does something else for a batch of 1, which torch.export "
                 "does not follow"
             )
+        self.last = after
         self.graphs.setdefault((after.key, spec, tuple(kinds)), []).append(graph)
         while sum(map(len, self.graphs.values())) > _MOST_GRAPHS:
             self.graphs.popitem(last=False)

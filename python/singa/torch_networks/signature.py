@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from operator import is_, methodcaller
 from typing import Any, NamedTuple
 
 #: Attributes of every module of PyTorch, which are looked at one by one.
@@ -17,6 +19,7 @@ _OF_ANY_MODULE = frozenset(
     }
 )
 _PLAIN = (bool, int, float, str, type(None))
+_values = methodcaller("values")
 
 
 class Value(NamedTuple):
@@ -32,6 +35,21 @@ class Value(NamedTuple):
     is_buffer: bool
 
 
+class Key:
+    """Equal for modules of equal graphs. It is hashed once: it has all attributes of all parts."""
+
+    def __init__(self, parts: tuple[Any, ...], kinds: tuple[Any, ...]) -> None:
+        self.parts = parts
+        self._all = parts, kinds
+        self._hash = hash(self._all)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Key) and self._all == other._all
+
+
 class Signature(NamedTuple):
     """A module as it is now.
 
@@ -39,12 +57,71 @@ class Signature(NamedTuple):
     values  its parameters and buffers
     kept    objects that `key` has by their ids
     trains  whether a part of it is in training mode
+    watch   tells whether a new signature would be the same
     """
 
-    key: Any
+    key: Key
     values: list[Value]
     kept: list[Any]
     trains: bool
+    watch: Watch
+
+
+class Watch:
+    """The attributes of a module's parts and their tensors, as they were.
+
+    That nothing has changed is found without a look at each attribute: the contents of all
+    dictionaries, lists and sets are compared in one go, by identity.
+    """
+
+    def __init__(
+        self, parts: Sequence[Any], tensors: Sequence[Any], constants: Sequence[Any]
+    ) -> None:
+        self._dicts: list[Any] = []
+        self._lists: list[Any] = []
+        self._sets: list[Any] = []
+        seen: set[int] = set()
+        for part in parts:
+            self._add(part.__dict__, seen)
+        self._tensors, self._constants = tensors, constants
+        self._before = self._now()
+
+    def _add(self, value: Any, seen: set[int]) -> None:
+        """Adds a container and those in it."""
+        if id(value) in seen:
+            return
+        if isinstance(value, dict):
+            self._dicts.append(value)
+        elif isinstance(value, list):
+            self._lists.append(value)
+        elif isinstance(value, set):
+            self._sets.append(value)
+        elif not isinstance(value, tuple):
+            return
+        seen.add(id(value))
+        for each in value.values() if isinstance(value, dict) else value:
+            self._add(each, seen)
+
+    def _now(self) -> tuple[list[Any], list[Any]]:
+        """What is compared by identity, and what is equal if it is the same."""
+        held = [
+            *chain.from_iterable(self._dicts),
+            *chain.from_iterable(map(_values, self._dicts)),
+            *chain.from_iterable(self._lists),
+        ]
+        equal = [
+            *map(len, self._dicts),
+            *map(len, self._lists),
+            *map(frozenset, self._sets),
+            *[(x.dtype, x.shape, x.is_cpu, x.layout) for x in self._tensors],
+            *[(x.data_ptr(), x._version) for x in self._constants],
+        ]
+        return held, equal
+
+    def unchanged(self) -> bool:
+        held, equal = self._now()
+        before, equal_before = self._before
+        return len(held) == len(before) and all(map(is_, held, before)) and equal == equal_before
 
 
 def signature(torch: Any, module: Any) -> Signature:
@@ -56,6 +133,7 @@ def signature(torch: Any, module: Any) -> Signature:
     values: list[Value] = []
     kinds: list[Any] = []
     kept: list[Any] = []
+    constants: list[Any] = []
     names: dict[int, str] = {}
     trains = False
     for path, part in module.named_modules(remove_duplicate=False):
@@ -80,8 +158,11 @@ def signature(torch: Any, module: Any) -> Signature:
                 # Export makes constants of buffers that no file keeps.
                 constant = is_buffer and own in part._non_persistent_buffers_set
                 written = (value.data_ptr(), value._version) if constant else None
+                constants += [value] * constant
                 kinds.append((name, first, value.dtype, value.shape, written))
-    return Signature((tuple(parts), tuple(kinds)), values, kept, trains)
+    constants += [x for x in kept if isinstance(x, torch.Tensor)]
+    watch = Watch(list(module.modules()), [value.tensor for value in values], constants)
+    return Signature(Key(tuple(parts), tuple(kinds)), values, kept, trains, watch)
 
 
 def _attributes(torch: Any, part: Any, kept: list[Any]) -> Iterator[Any]:
@@ -132,7 +213,7 @@ def assignments(part: Any, before: dict[str, Any]) -> list[tuple[Any, str, Any]]
 
 def changed(before: Signature, after: Signature) -> str:
     """The path and attribute of the first part in which two signatures differ."""
-    for one, other in zip(before.key[0], after.key[0], strict=False):
+    for one, other in zip(before.key.parts, after.key.parts, strict=False):
         if one != other:
             old, new = dict(one[3]), dict(other[3])
             names = [name for name in {**old, **new} if old.get(name) != new.get(name)]

@@ -10,6 +10,7 @@ from typing import Any
 import accelerated
 import pytest
 import singa
+from singa.torch_networks.signature import signature
 
 pytestmark = pytest.mark.cpu("PyTorch computes with memory of the CPU")
 
@@ -123,6 +124,47 @@ def test_a_buffer_of_no_file_is_followed(torch: ModuleType) -> None:
     assert net(x).tolist() == [[3.0] * 3] * 2
     net._module.table += 5
     assert net(x).tolist() == [[8.0] * 3] * 2
+
+
+def test_a_signature_notices_changes(torch: ModuleType) -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3), torch.nn.ReLU())
+    net.sizes, net.table, net.names = [1, [2]], {"a": {"b": 1}, "c": {}}, {1}
+    net.register_buffer("scale", torch.ones(3), persistent=False)
+    net.shift = torch.ones(3)
+    linear, norm = net[0], net[1]
+    changes: list[Callable[[], Any]] = [
+        lambda: net.sizes.append(3),
+        lambda: net.sizes[1].append(3),
+        lambda: net.table["a"].update(b=2),
+        lambda: net.table["c"].update(net.table.pop("a")),
+        lambda: net.names.add(2),
+        lambda: net.scale.mul_(2),
+        lambda: net.shift.mul_(2),
+        lambda: setattr(norm, "eps", 0.5),
+        lambda: setattr(norm, "eps", 1),
+        lambda: setattr(norm, "eps", True),
+        lambda: setattr(linear, "note", 0),
+        lambda: delattr(linear, "note"),
+        lambda: linear.eval(),
+        lambda: setattr(linear, "bias", None),
+        lambda: setattr(linear.weight, "data", torch.ones(4, 3)),
+        lambda: net.double(),
+        lambda: net._modules.update({"2": torch.nn.GELU()}),
+        lambda: net.append(torch.nn.ReLU()),
+        lambda: net._modules.update({"0": net._modules.pop("0")}),
+        lambda: net.to("meta"),
+    ]
+    for i, change in enumerate(changes):
+        before = signature(torch, net)
+        assert before.watch.unchanged()
+        with torch.no_grad():
+            linear.weight.mul_(1)  # values of parameters are no part of it
+        assert before.watch.unchanged()
+        assert signature(torch, net).key == before.key
+        change()
+        assert not before.watch.unchanged(), i
+        if i < len(changes) - 1 and i != 4:  # sets are known by their ids alone
+            assert signature(torch, net).key != before.key, i
 
 
 def test_a_first_call_may_prepare_something(torch: ModuleType) -> None:

@@ -156,11 +156,9 @@ class Replays:
         device = run.raws[0].device()
         if place.arena is None:
             place.arena = _c.Arena(device)
-        position = device.random_state()
-        with restored(run.buffers):  # a recording in which the host reads values runs
+        with restored(device, run.buffers):  # a recording in which the host reads values runs
             first, _ = _recording(run, used, place.arena)
             second, leads = _recording(run, used, place.arena)
-        device.set_random_state(position)
         if _c.Graph.Difference(first, second):
             step.is_executed = True
             return None
@@ -202,13 +200,15 @@ def _recording(run: Run, used: tuple[bool, ...], arena: Any) -> tuple[Any, list[
 
 
 @contextmanager
-def restored(buffers: Sequence[_c.Tensor]) -> Iterator[None]:
-    """Gives those that change within it their values back, and leaves the others untouched: a
-    backward of another thread may need them."""
+def restored(device: Any, buffers: Sequence[_c.Tensor]) -> Iterator[None]:
+    """Gives the device its random numbers back, and buffers that change within it their values. It
+    leaves the others untouched: a backward of another thread may need them."""
+    position = device.random_state()
     kept = [(raw, raw.version(), raw.Clone()) for raw in buffers]
     try:
         yield
     finally:
+        device.set_random_state(position)
         for raw, version, before in kept:
             if raw.version() != version:
                 raw.CopyFrom(before)

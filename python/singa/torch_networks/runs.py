@@ -213,13 +213,9 @@ class Run:
         """The results, computed once more as in `forward`, for a backward that begins at others
         than those of the recorded steps. Buffers and random numbers stay as they are now."""
         device = self.raws[0].device()
-        now = device.random_state()
-        device.set_random_state(self.position)
-        try:
-            with restored(self.buffers):
-                return self.results(self.raws)
-        finally:
-            device.set_random_state(now)
+        with restored(device, self.buffers):
+            device.set_random_state(self.position)
+            return self.results(self.raws)
 
 
 def _leaf(raw: _c.Tensor, wanted: bool) -> Tensor:

@@ -140,6 +140,12 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
         lambda t, F, x: F.conv_transpose1d(x[:, 0], t.ones(6, 2, 3, dtype=x.dtype), stride=2),
         lambda t, F, x: F.scaled_dot_product_attention(x, x, x, scale=0.3, is_causal=True),
         lambda t, F, x: F.scaled_dot_product_attention(x[:, 0], x[:, 1], x[:, 2]),
+        lambda t, F, x: F.scaled_dot_product_attention(
+            x[:, 0], x[:, 1], x[:, 2], x[:, 1] @ x[:, 2].mT
+        ),
+        lambda t, F, x: F.scaled_dot_product_attention(
+            x[:, None], x[:, None], x[:, None], (x @ x.mT)[:, None, :1]
+        ),
         lambda t, F, x: (
             F.scaled_dot_product_attention(x, x, x, attn_mask=x[:1, :1, :, :1] > 9) * 0 + x
         ),

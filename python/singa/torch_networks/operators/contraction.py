@@ -172,8 +172,8 @@ def attention(
         rest = outer[0] if rank == 3 else -1
         return autograd.reshape(x, (*lead, rest, *x.shape[-2:]))
 
-    if rank != 4 and attn_mask is not None and len(attn_mask.shape) != 2:
-        raise Refused(f"a mask with {len(attn_mask.shape)} axes for a query with {rank}")
+    if rank > 4 and attn_mask is not None and len(attn_mask.shape) > 2:
+        attn_mask = four(autograd.expand(attn_mask, (*query.shape[:-2], *attn_mask.shape[-2:])))
     y = autograd.scaled_dot_product_attention(
         four(query),
         four(key),

@@ -42,7 +42,7 @@ _INTERNAL = frozenset(
         *("beside_number", "combined", "constant_beside", "inverse", "with_operands"),
         *("cubic_far", "cubic_near", "folded", "odd_padding_of", "odd_pads", "reflected"),
         *("TargetLoss", "as_float", "function_of", "in_type", "is_one", "sampled"),
-        *("softmax_along", "tap"),
+        *("softmax_along", "tap", "wider"),
     ]
 )
 

@@ -155,15 +155,24 @@ class Linear(BuiltinOperator):
 
 
 def _factors(*xs: Any) -> tuple[Any, ...]:
-    """Operands of several float types, promoted. There are no products of integers."""
+    """Operands of several float types, promoted. Integers are not multiplied with floats."""
     floats = all([is_float(x.dtype) for x in xs if isinstance(x, Tensor)])
     return promoted(xs) if floats else xs
+
+
+def wider(refusal: TypeError, *xs: Any) -> tuple[Any, ...]:
+    """The factors after a product refused their types: looking at these before would take a third
+    of a small product's time. Raises the refusal if they cannot be promoted."""
+    factors = _factors(*xs)
+    if factors is xs:
+        raise refusal
+    return factors
 
 
 def matmul(x: Tensor, w: Tensor) -> Tensor:
     """Matrix product x @ w, with NumPy's rules for vectors and batches.
 
-    Under `autocast` it computes in 16 bits. Products of integers wrap around.
+    Under `autocast` it computes in 16 bits. Float types promote. Products of integers wrap around.
 
     Raises ValueError for shapes that do not fit.
 
@@ -175,11 +184,8 @@ def matmul(x: Tensor, w: Tensor) -> Tensor:
     operands = autocast_operands(x, w)
     try:
         return Matmul()(*operands)[0]
-    except TypeError:  # looking at the types before would take a third of a small product's time
-        wider = _factors(*operands)
-        if wider[0] is operands[0] and wider[1] is operands[1]:
-            raise
-        return Matmul()(*wider)[0]
+    except TypeError as error:
+        return Matmul()(*wider(error, *operands))[0]
 
 
 def gemm(
@@ -222,7 +228,8 @@ def add_bias(x: Tensor, b: Tensor, axis: int = 0) -> Tensor:
 def linear(x: Tensor, W: Tensor, b: Tensor | None = None, transposed: bool = False) -> Tensor:
     """x·W + b in one operation, for x (..., in), W (in, out) and an optional b (out).
 
-    With `transposed`, W has shape (out, in). Under `autocast` it computes in 16 bits.
+    With `transposed`, W has shape (out, in). Float types promote. Under `autocast` it computes in
+    16 bits.
 
     Raises ValueError for shapes that do not fit.
 
@@ -230,6 +237,8 @@ def linear(x: Tensor, W: Tensor, b: Tensor | None = None, transposed: bool = Fal
     >>> autograd.linear(x, W, tensor.Tensor(data=[0.5]))
     Tensor([[21.5]], dtype=float32)
     """
-    op = Linear(transposed)
-    x, W, b = autocast_operands(x, W, b)
-    return (op(x, W) if b is None else op(x, W, b))[0]
+    operands = autocast_operands(*((x, W) if b is None else (x, W, b)))
+    try:
+        return Linear(transposed)(*operands)[0]
+    except TypeError as error:
+        return Linear(transposed)(*wider(error, *operands))[0]

@@ -40,9 +40,10 @@ from .arithmetic import (
     constant_beside,
     with_operands,
 )
+from .base import tensor_of
 from .bits import BitAnd, BitOr, BitXor, ShiftLeft, ShiftRight, inverse
 from .elementwise import Abs, Negative
-from .linalg import Matmul
+from .linalg import Matmul, wider
 
 if TYPE_CHECKING:
     from ..tape.operator import Operator
@@ -180,18 +181,19 @@ def _update(kind: type[Binary], t: Tensor, other: Any) -> Tensor:
     return t
 
 
-def _matrix(value: Any, like: Tensor) -> Tensor:
-    return (
-        value if isinstance(value, Tensor) else wrap(as_raw(value, like.dtype, like.device), False)
-    )
-
-
 def _product(self: Tensor, other: Any) -> Tensor:
-    return apply(Matmul(), self, _matrix(other, self))
+    return _multiplied(self, tensor_of(other, self))
 
 
 def _reflected_product(self: Tensor, other: Any) -> Tensor:
-    return apply(Matmul(), _matrix(other, self), self)
+    return _multiplied(tensor_of(other, self), self)
+
+
+def _multiplied(a: Tensor, b: Tensor) -> Tensor:
+    try:
+        return apply(Matmul(), a, b)
+    except TypeError as error:
+        return apply(Matmul(), *wider(error, a, b))
 
 
 def _inverse(self: Tensor) -> Tensor:

@@ -59,6 +59,18 @@ def test_products_with_other_types_are_refused() -> None:
             integers @ tensor.ones((2, 2), dtype=other)
 
 
+def test_products_do_not_truncate_arrays() -> None:
+    integers = tensor.ones((2, 2), dtype="int32")
+    for halves in (np.full((2, 2), 0.5), [[0.5, 0.5], [0.5, 0.5]]):
+        with pytest.raises(TypeError, match="MatMul"):
+            integers @ halves
+        with pytest.raises(TypeError, match="MatMul"):
+            halves @ integers
+    wide = np.full((2, 2), 1 << 40)
+    _same(integers @ wide, np.full((2, 2), 1 << 41))
+    _same(integers @ [[1, 2], [3, 4]], np.array([[4, 6], [4, 6]], np.int32))
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 def test_signs_between_bits(dtype: str) -> None:
     a, b = _drawn(dtype, 3, 4), _drawn(dtype, 4, seed=1)

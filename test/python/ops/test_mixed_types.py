@@ -31,6 +31,13 @@ OPERATORS = {
     "mean": (autograd.mean, lambda torch, a, b: (a + b) / 2),
     "max": (autograd.max, lambda torch, a, b: torch.maximum(a, b)),
     "matmul": (autograd.matmul, lambda torch, a, b: a @ b),
+    "@": (lambda a, b: a @ b, lambda torch, a, b: a @ b),
+    "tensordot": (lambda a, b: tensor.tensordot(a, b, 1), lambda torch, a, b: a @ b),
+    "einsum": (
+        lambda a, b: tensor.einsum("ij,kj->ik", a, b),
+        lambda torch, a, b: a @ b.T,
+    ),
+    "linear": (autograd.linear, lambda torch, a, b: a @ b),
     "gemm": (
         lambda a, b: autograd.gemm(a, b, None, 0.5, 0.0, 1),
         lambda torch, a, b: 0.5 * a.T @ b,

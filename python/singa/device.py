@@ -1,6 +1,7 @@
 """Devices, which hold tensors and run operations.
 
 A device is an object of the C++ class `singa_wrap.Device`. The functions here find or create one.
+Objects of the same device are equal: `x.device == y.device`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,24 @@ __all__ = [
 ]
 
 _default: Device | None = None  # None: the CPU
+
+
+def _is_same(self: Device, other: object) -> bool:
+    return isinstance(other, _c.Device) and self.id() == other.id()
+
+
+def _hash(self: Device) -> int:
+    return hash(self.id())
+
+
+def _shown(self: Device) -> str:
+    return f"Device({self.name()!r})"
+
+
+# Each question for a device gives a new object.
+_c.Device.__eq__ = _is_same  # type: ignore[assignment,method-assign]
+_c.Device.__hash__ = _hash  # type: ignore[assignment,method-assign]
+_c.Device.__repr__ = _shown  # type: ignore[assignment,method-assign]
 
 
 def get_default_device() -> Device:

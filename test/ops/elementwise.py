@@ -52,6 +52,8 @@ for _size, _x in [("", X), (" of small numbers", 1e-3 * X), (" of large numbers"
 _SPECIAL = [np.array([0.0, np.nan, np.inf, -np.inf, -2.5])]
 for _name in ("isnan", "isinf", "isfinite"):
     call(_name, "NotEqual Equal Less", _SPECIAL, **VALUES)
+_SIGNED = np.array([-0.0, 0.0, np.inf, -np.inf, -2.5, 1e-30])
+call("signbit", "CopySign Less", [_SIGNED], **VALUES)
 call("rsqrt", "Sqrt Reciprocal", [POSITIVE], one_step=False)
 call("nan_to_num", "Where", [X], 0.5, 9.0, -8.0, one_step=False)
 

@@ -29,7 +29,8 @@ def unique(
     return_counts: bool = False,
     axis: int | None = None,
 ) -> Any:
-    """The sorted elements of x, each once, or its slices along an axis, as torch.unique.
+    """The sorted elements of x, each once, or its slices along an axis, as torch.unique. No NaN is
+    equal to another.
 
     With `return_inverse` also the index of each element of x among them (int64), with
     `return_counts` how often each is there: then a tuple. Results are constants. Their number
@@ -42,7 +43,7 @@ def unique(
     >>> counts
     Tensor([1, 2], dtype=int64)
     """
-    values, _, inverse, counts = np.unique(x.numpy(), True, True, True, axis)
+    values, _, inverse, counts = np.unique(x.numpy(), True, True, True, axis, equal_nan=False)
     results = [wrap(as_raw(values, x.dtype, x.device), False)]
     for wanted, each in ((return_inverse, inverse), (return_counts, counts)):
         if wanted:

@@ -283,6 +283,16 @@ def isfinite(x: Tensor) -> Tensor:
     return _truth(less(abs(x), math.inf) if is_float(x.dtype) else equal(x, x))
 
 
+def signbit(x: Tensor) -> Tensor:
+    """Whether the sign of elements is negative, as bool: that of -0, and a NaN's, count.
+
+    >>> autograd.signbit(tensor.Tensor(data=[-2.0, -0.0, 0.0]))
+    Tensor([ True,  True, False], dtype=bool)
+    """
+    with no_grad():
+        return _truth(less(copysign(1.0, x) if is_float(x.dtype) else x, 0))
+
+
 def isclose(
     a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:

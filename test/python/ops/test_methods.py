@@ -182,6 +182,19 @@ def test_gradients_come_back_to_the_device(training: None) -> None:
     same(gradient, np.full_like(A, 2))
 
 
+@pytest.mark.cpu("needs several CPU devices")
+def test_a_device_is_equal_to_itself_alone() -> None:
+    from singa import device
+
+    apart = device.create_cpu_device(separate=True)
+    x, y = of(A), of(A)
+    assert x.device == y.device == device.get_default_device()
+    assert {x.device, y.device, x.to(apart).device} == {apart, device.create_cpu_device()}
+    assert x.device != apart
+    assert x.device != "cpu"
+    assert repr(x.device) == "Device('cpu')"
+
+
 @pytest.mark.parametrize("name", ["sum", "mean", "max", "min"])
 def test_one_tensor_is_reduced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By autograd.mean(x); with SINGA's behaviour, it is a list of one."""

@@ -31,6 +31,18 @@ def test_unique_like_torch(torch: ModuleType, dtype: str) -> None:
     same(counts, truth[2].numpy())
 
 
+def test_unique_keeps_every_nan(torch: ModuleType) -> None:
+    x = np.float32([[np.nan, 1.0], [-0.0, np.nan], [0.0, 1.0]])
+    values, inverse, counts = autograd.unique(of(x), return_inverse=True, return_counts=True)
+    truth = torch.unique(torch.tensor(x), return_counts=True)
+    np.testing.assert_array_equal(values.numpy(), truth[0].numpy())
+    same(counts, truth[1].numpy())
+    np.testing.assert_array_equal(values.numpy()[inverse.numpy()], x)
+    rows = np.float32([[np.nan, 1.0], [np.nan, 1.0]])
+    assert autograd.unique(of(rows), axis=0).shape == (2, 2)
+    assert torch.unique(torch.tensor(rows), dim=0).shape == (2, 2)
+
+
 def test_unique_rows(torch: ModuleType) -> None:
     rows = np.array([[1, 2], [0, 3], [1, 2]])
     found, inverse = autograd.unique(of(rows), return_inverse=True, axis=0)

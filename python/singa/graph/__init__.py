@@ -6,6 +6,7 @@
 """
 
 from ..tape.step_recording import host_call, host_called
-from .step_graphs import GraphWarning, StepGraphs
+from .audits import GraphWarning
+from .step_graphs import StepGraphs
 
 __all__ = ["GraphWarning", "StepGraphs", "host_call", "host_called"]

@@ -20,7 +20,6 @@ does not run in replays.
 
 from __future__ import annotations
 
-import math
 import threading
 import warnings
 import weakref
@@ -34,6 +33,7 @@ from ..layer.names import LayerNames
 from ..tape.step_recording import StepRecording, Update
 from ..tape.step_recording import state as current
 from ..tape.tensor import Tensor
+from .audits import EVERY, Audits, GraphWarning, warn_of_audit
 from .settings import Settings, differing
 from .step_values import (
     RAW,
@@ -58,14 +58,6 @@ _TRIES = 8
 _KINDS = 16
 #: Number of times that settings may change, for all steps of a model together.
 _CHANGES = 100
-#: A step is audited at its 4th replay, and when each number of replays is four times that of the
-#: last audit. After the first two audits of a step, audits take at most this part of the time.
-_EVERY = 4
-_AUDIT_SHARE = 1 / 250
-
-
-class GraphWarning(UserWarning):
-    """A step of a model with use_graph=True is executed and not replayed."""
 
 
 def _run(
@@ -173,9 +165,7 @@ class StepGraphs:
         self._arenas: dict[int, Any] = {}
         self._busy = threading.Lock()
         self._changes = 0  # of settings, so far
-        self._first_audit = math.inf if _c.EnvironmentValue("SINGA_AUDIT") == "0" else _EVERY
-        self._since = perf_counter()
-        self._audited = 0.0  # seconds that audits took
+        self._audits = Audits()
 
     @property
     def _layer(self) -> base.Layer:
@@ -228,7 +218,8 @@ class StepGraphs:
                 return self._record(base, step, kind, function, tensors, args, kwargs, rewriting)
             finally:
                 step.seen, step.cost = step.count, perf_counter() - begin
-                self._audited += step.cost * was_replayed
+                if was_replayed:
+                    self._audits.add(step.cost)
         finally:
             if ours:
                 self._busy.release()
@@ -301,10 +292,8 @@ class StepGraphs:
 
     def _is_audit(self, step: _Step, raws: list[_c.Tensor], rewriting: Rewriting) -> bool:
         """Whether this call of a step that has a graph runs its code once more."""
-        if step.count > step.first + _EVERY**2:
-            passed = perf_counter() - self._since
-            if self._audited + step.cost > _AUDIT_SHARE * passed:
-                return False
+        if step.count > step.first + EVERY**2 and not self._audits.have_time(step.cost):
+            return False
         # With host calls the operations run as recorded, which inference may round differently.
         runs = bool(step.calls or step.updates)
         ready = all([ready() for _, ready, _ in step.updates])
@@ -391,7 +380,7 @@ class StepGraphs:
             # leave it all the time, an audit says nothing.
             forgotten = _c.CountForgottenPlans()
             if not difference or (plans != forgotten and not obstacle):
-                step.due = step.first + _EVERY * (step.count - step.first)
+                step.due = step.first + EVERY * (step.count - step.first)
                 step.plans = step.plans if difference else plans
                 if run:
                     return result
@@ -407,7 +396,7 @@ class StepGraphs:
             # one after a hyperparameter was set.
             parts = [(len(one.calls), len(one.updates)) for one in (recording, step)]
             if obstacle or (step.plans == forgotten and parts[0] == parts[1]):
-                _warn_of_audit(step, difference)
+                warn_of_audit(step.seen, step.count, difference, stacklevel=4)
             step.forget()
             step.tries = 1
             self._note_reads(base, step, inputs, operations.host_reads())
@@ -422,7 +411,7 @@ class StepGraphs:
                 step.segments, step.template = graph.segments(), mapped(result, Like)
                 step.outline, step.plans = operations.Outline(), plans
                 step.first = step.count
-                step.due = step.first + self._first_audit
+                step.due = step.first + self._audits.first
                 step.last, step.settings = None, after
                 step.graph = graph  # last, so that an interrupt leaves no incomplete state
                 return result
@@ -505,21 +494,6 @@ def _replayed(step: _Step, inputs: list[_c.Tensor]) -> tuple[Any, ...] | None:
         step.graph, step.settings, step.calls, step.updates = None, None, [], []
         _warn(step.reason)
     return results
-
-
-def _warn_of_audit(step: _Step, difference: str) -> None:
-    calls = (
-        f"call {step.seen + 1}"
-        if step.seen + 2 == step.count
-        else (f"calls {step.seen + 1} to {step.count - 1}")
-    )
-    missed = f"; {calls} of the step may have missed a change" if step.seen + 1 < step.count else ""
-    warnings.warn(
-        f"[graph] an audit in call {step.count} found that a replay is not what the step does now: "
-        f"{difference}{missed}; the step is recorded again",
-        GraphWarning,
-        stacklevel=5,
-    )
 
 
 def _warn(reason: str) -> None:

@@ -51,8 +51,12 @@ class Node:
         return f"{self.domain}.{self.op}" if self.domain else self.op
 
     def refused(self, reason: str) -> Problem:
-        """This node as an entry of an UnsupportedError."""
-        return Problem(self.name, self.operator, self.version, reason)
+        """This node as an entry of an UnsupportedError, with the line that calls it if that is
+        known."""
+        where = self.attributes.get("where")
+        what, colon, instead = reason.partition(": ")
+        at = f", called at {where}" if where else ""
+        return Problem(self.name, self.operator, self.version, f"{what}{at}{colon}{instead}")
 
     def rank(self, i: int) -> int | None:
         """Number of axes of input `i`, if it is known."""

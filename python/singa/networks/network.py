@@ -252,12 +252,15 @@ class Execution:
         try:
             return step.run(self, arguments)
         except Refused as refusal:
-            raise UnsupportedError([step.node.refused(str(refusal))]) from None
+            problem = step.node.refused(str(refusal))
+            raise UnsupportedError([problem], self.network.front.function) from None
         except Exception as error:
             if not getattr(error, "_singa_node", None):
                 error._singa_node = step.node.name  # type: ignore[attr-defined]
                 title = self.network.front.title
-                error.add_note(f"in {title} node {step.node.name!r} ({step.node.operator})")
+                where = step.node.attributes.get("where")
+                at = f", called at {where}" if where else ""
+                error.add_note(f"in {title} node {step.node.name!r} ({step.node.operator}){at}")
             raise
 
     def _observed(self, step: CompiledNode, arguments: list[Any]) -> Sequence[Any]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import singa_wrap as _c
 from .. import tuning
-from ..graph.step_graphs import GraphWarning
+from ..graph.audits import GraphWarning
 from ..model import Model
 from ..tape import grad_mode
 

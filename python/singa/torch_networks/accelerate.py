@@ -6,18 +6,22 @@ import functools
 import inspect
 import sys
 import threading
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any
 
 from .. import singa_wrap as _c
+from ..graph.audits import EVERY, Audits, GraphWarning, missed
 from ..networks.errors import UnsupportedError
 from ..networks.network import Network
 from . import operators as _operators  # noqa: F401 - fills the table
+from .difference import difference
 from .export import export, require_torch
 from .front import TORCH
 from .replays import Replays
-from .runs import Graph, Run, function_class, imported
+from .runs import Graph, Run, Use, function_class, imported
 from .signature import Signature, Value, assignments, changed, signature
 
 #: Most graphs of one module: others take the places of the oldest.
@@ -54,6 +58,8 @@ def accelerate(module: Any) -> Any:
     parallel = torch.nn.parallel
     if isinstance(module, parallel.DistributedDataParallel | parallel.DataParallel):
         _refuse_parallel(type(module).__name__)
+    if isinstance(module, torch.jit.ScriptModule):
+        raise NotImplementedError("[accelerate] give the module that was scripted or traced")
     kind = _module_class(torch)
     return module if isinstance(module, kind) else kind(module)
 
@@ -109,7 +115,11 @@ def _module_class(torch: Any) -> Any:
             call = functools.partial(self._run)
             return functools.update_wrapper(call, self._module.forward)
 
+        @torch.compiler.disable  # type: ignore[untyped-decorator]
         def _run(self, *args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_exporting():  # as a part of another module
+                return self._module(*args, **kwargs)
+            _refuse_around(torch)
             self._module.training = self.training
             return self._runner(args, kwargs)
 
@@ -140,12 +150,12 @@ class _Runner:
         self.graphs: OrderedDict[Any, list[Graph]] = OrderedDict()
         self.imported: dict[str, tuple[Any, _c.Tensor]] = {}
         self.last: Signature | None = None
-        self.replays = Replays()
+        self.audits = Audits()
+        self.replays = Replays(self.audits)
         self.lock = threading.RLock()
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         torch = self.torch
-        _refuse_around(torch)
         leaves, spec = torch.utils._pytree.tree_flatten((args, kwargs))
         inputs = [x for x in leaves if isinstance(x, torch.Tensor)]
         given = torch.is_grad_enabled()
@@ -206,7 +216,10 @@ class _Runner:
             ) from None
         for graph in found or ():
             if graph.fits(inputs):
-                return graph
+                if self._holds(graph, now, leaves, spec):
+                    return graph
+                found[:] = [each for each in found if each is not graph]
+                break
         graph, after = self._exported(now, leaves, spec)
         if after.key != now.key:  # a part that prepares something in its first call
             graph, again = self._exported(after, leaves, spec)
@@ -226,8 +239,34 @@ class _Runner:
             self.graphs.popitem(last=False)
         return graph
 
+    def _holds(self, graph: Graph, now: Signature, leaves: list[Any], spec: Any) -> bool:
+        """Whether the module does what it did when it was exported. Now and then this looks, and
+        warns where it does not."""
+        use = graph.use
+        use.calls += 1
+        if use.calls < use.due or not self.audits.have_time(use.cost):
+            return True
+        fresh, after = self._exported(now, leaves, spec)
+        self.audits.add(fresh.use.cost)
+        if after.key != now.key:
+            found = f"a call of the module changes {changed(now, after)}"
+        elif (fresh.spec, fresh.places) != (graph.spec, graph.places):
+            found = "other results"
+        else:
+            found = difference(graph.exported, fresh.exported)
+        if found:
+            warnings.warn(
+                f"[accelerate] an audit in call {use.calls} found that the module does something "
+                f"else now than when it was exported: {found}{missed(use.seen, use.calls)}; it is "
+                "exported again",
+                GraphWarning,
+                stacklevel=2,
+            )
+        use.seen, use.due = use.calls, EVERY * use.calls
+        return not found
+
     def _exported(self, now: Signature, leaves: list[Any], spec: Any) -> tuple[Graph, Signature]:
-        torch = self.torch
+        torch, begin = self.torch, perf_counter()
         seen: list[Any] = []
         with torch.inference_mode(False):  # export refuses tensors of that mode
             examples = [
@@ -244,7 +283,7 @@ class _Runner:
         plain = torch.inference_mode(False), torch.enable_grad()
         try:
             with plain[0], plain[1], torch.autocast("cpu", enabled=False):
-                exported = export(torch, call, tuple(examples), now.trains, hooks=True)
+                exported = export(torch, call, tuple(examples), now.trains, accelerated=True)
             network = Network(exported.graph, TORCH)
         except UnsupportedError as error:
             raise UnsupportedError(error.problems, "accelerate") from error.__cause__
@@ -261,7 +300,8 @@ class _Runner:
             for name in exported.graph.outputs
         ]
         after = signature(torch, self.module)
-        graph = Graph(exported, network, now.trains, form, places, types, after.kept, {})
+        use = Use(self.audits.first, perf_counter() - begin)
+        graph = Graph(exported, network, now.trains, form, places, types, after.kept, {}, use)
         return graph, after
 
 
@@ -279,6 +319,9 @@ def _call_class(torch: Any, count: int) -> Any:
             self._leaves = [None if t else x for x, t in zip(leaves, tensors, strict=True)]
             self._places = [i for i, is_tensor in enumerate(tensors) if is_tensor]
             self._spec = spec
+
+        def _get_name(self) -> str:
+            return type(self.inner).__name__
 
         def forward(self, *inputs: Any) -> Any:
             leaves = list(self._leaves)
@@ -310,6 +353,11 @@ def _refuse_around(torch: Any) -> None:
     distributed = torch.nn.parallel.DistributedDataParallel
     if getattr(distributed, "_active_ddp_module", None) is not None:
         _refuse_parallel("DistributedDataParallel")
+    if torch.jit.is_tracing() or torch._C._functorch.peek_interpreter_stack() is not None:
+        raise NotImplementedError(
+            "[accelerate] torch.jit.trace or torch.func around an accelerated module: give it the "
+            "module itself"
+        )
     checkpoint = sys.modules.get("torch.utils.checkpoint")
     if checkpoint is not None and _is_under(checkpoint.__file__):
         raise NotImplementedError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import os
+import random  # noqa: F401 - whose state is compared
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,13 +15,16 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import numpy.random
 
+from ..graph.tokens import Drawing, random_numbers
 from ..networks.errors import Problem, UnsupportedError
 from ..networks.graph import Graph, Node, ValueType
 from . import guards
 from .arguments import Value
 from .front import NUMBERS, is_of_numbers
 from .operators import registry
+from .refusals import check_parts, is_own, refusal, refusing
 
 #: The oldest version that has been tried.
 OLDEST = (2, 6)
@@ -42,8 +46,6 @@ _NOT_FOLDED = re.compile(r"empty|rand|bernoulli|dropout|normal|uniform")
 _UPDATES = "_native_batch_norm_legit_functional"
 #: Operators that behave as in training wherever they stand.
 _OF_TRAINING = (_UPDATES, "native_dropout", "bernoulli.p", "scaled_dot_product_attention")
-#: Functions with a gradient of their own that change none.
-_FUNCTIONS_WITHOUT_EFFECT = ("_NoopSaveInputs",)
 _SIZE = r"L\['\w+'\](?:\[\d+\])?\.size\(\)\[\d+\]"
 #: That lengths of two inputs are equal, which their types say.
 _EQUAL = re.compile(rf"{_SIZE} == {_SIZE}")
@@ -92,7 +94,8 @@ def torch_inputs(torch: Any, inputs: Any) -> tuple[Any, ...]:
             x = torch.from_numpy(np.ascontiguousarray(x.numpy()))
         else:
             raise TypeError(
-                f"[from_torch] example inputs must be tensors or arrays, got {type(x).__name__}"
+                f"[from_torch] example inputs must be tensors or arrays, got {type(x).__name__}: "
+                "put the module into one whose forward takes tensors alone, by position"
             )
         result.append(torch.cat([x, x]) if x.ndim and x.shape[0] == 1 else x)
     if not result:
@@ -106,56 +109,33 @@ def export(
     inputs: tuple[Any, ...],
     training: bool,
     dynamic: Sequence[int] = (),
-    hooks: bool = False,
+    accelerated: bool = False,
 ) -> Exported:
     """The graph of a module in one mode. `dynamic` are axes that are open besides the batch. Raises
-    UnsupportedError, with what PyTorch says, for a module that it cannot export, and unless `hooks`
-    for hooks of gradients."""
-    for name, parameter in module.named_parameters():
-        if parameter._backward_hooks and not hooks:
-            problem = Problem(name, "register_hook", 0, "a hook of a gradient")
-            raise UnsupportedError([problem], "from_torch")
-    with _mode(module, training), _refusing(torch), warnings.catch_warnings():
+    UnsupportedError, with what PyTorch says, for a module that it cannot export or that draws
+    numbers elsewhere than in PyTorch, and the module's own error where it cannot be called with
+    these inputs. An accelerated module lies in another one, and may have hooks of gradients."""
+    check_parts(torch, module.inner if accelerated else module, accelerated)
+    with torch.random.fork_rng(devices=[]), _mode(module, training), warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        before = random_numbers()
         try:
-            program, is_open = _program(torch, module, inputs, dynamic)
+            with refusing(torch):
+                program, is_open = _program(torch, module, inputs, dynamic)
+                now = random_numbers()
+                moved = [name for name, then in now.items() if before[name] != then]
+                if moved:  # once more, to see whether another thread has drawn
+                    with Drawing() as drawing:
+                        program, is_open = _program(torch, module, inputs, dynamic)
+                    if drawing.by_this_thread(moved):
+                        raise NotImplementedError(
+                            f"it draws from Python's {' and '.join(moved)}, which would give the "
+                            "same numbers in each call: take torch.rand"
+                        )
         except Exception as error:  # of many kinds
-            lines = [line for line in str(error).splitlines() if line.strip()]
-            reason = " ".join(lines[:3]) if lines else type(error).__name__
-            problem = Problem(type(module).__name__, "torch.export", 0, reason)
-            raise UnsupportedError([problem], "from_torch") from error
-    translation = _Translation(torch, module, program, inputs, training)
+            raise refusal(torch, module, inputs, error) from error
+    translation = _Translation(torch, module, program, inputs, training, accelerated)
     return translation.result(is_open, bool(dynamic))
-
-
-@contextmanager
-def _refusing(torch: Any) -> Iterator[None]:
-    """Has export refuse what it would leave out: gradients that a module defines or changes, and
-    `inference_mode`."""
-    # Function.apply, which scripts may have bound already, calls that of its base.
-    function, mode = torch.autograd.function._SingleLevelFunction, torch.inference_mode
-    before = mode.__enter__, torch.Tensor.register_hook
-
-    def apply_known(cls: Any, *args: Any, **options: Any) -> Any:
-        if cls.__name__ in _FUNCTIONS_WITHOUT_EFFECT:
-            return super(function, cls).apply(*args, **options)
-        raise NotImplementedError(f"{cls.__name__} is a custom autograd.Function")
-
-    def refuse_hook(x: Any, hook: Any) -> Any:
-        raise NotImplementedError("register_hook: a hook of a gradient")
-
-    def refuse_mode(self: Any) -> Any:
-        if self.mode:
-            raise NotImplementedError("inference_mode: use no_grad")
-        return before[0](self)
-
-    function.apply = classmethod(apply_known)
-    mode.__enter__, torch.Tensor.register_hook = refuse_mode, refuse_hook
-    try:
-        yield
-    finally:
-        del function.apply
-        mode.__enter__, torch.Tensor.register_hook = before
 
 
 def _keep_constants_of_no_grad(torch: Any, program: Any) -> None:
@@ -241,13 +221,20 @@ class _Translation:
     is the name of a parameter."""
 
     def __init__(
-        self, torch: Any, module: Any, program: Any, inputs: tuple[Any, ...], training: bool
+        self,
+        torch: Any,
+        module: Any,
+        program: Any,
+        inputs: tuple[Any, ...],
+        training: bool,
+        accelerated: bool,
     ) -> None:
         self.torch, self.program, self.inputs, self.training = torch, program, inputs, training
         self.module = module
         self.folded: dict[str, Any] = {}  # values that PyTorch computes here
         self.names: dict[str, str] = {}  # of values, by the names of nodes
-        self.graph = Graph(type(module).__name__, [], [], [], {}, producer="PyTorch")
+        self.accelerated = accelerated
+        self.graph = Graph(module._get_name(), [], [], [], {}, producer="PyTorch")
         self.types: dict[str, ValueType] = {}
         self.titles: set[str] = set()
         self.package = os.path.dirname(torch.__file__)
@@ -321,7 +308,12 @@ class _Translation:
     def _is_open(self, is_open: bool) -> bool:
         """Whether the graph is right for any batch. What PyTorch has assumed of it ends that, but
         for a length of at least 2, which it always assumes and no operator of a graph needs."""
-        ranges = self.program.range_constraints.values()
+        lengths = {str(n) for name in self.graph.inputs for n in self.types[name].shape or ()}
+        ranges = [
+            each
+            for name, each in self.program.range_constraints.items()
+            if str(name) in lengths  # and not a value that Python reads
+        ]
         texts = self._guard_texts()
         if texts is None:
             return is_open
@@ -491,7 +483,7 @@ class _Translation:
         results = []
         for spec in signature.output_specs:
             kind = spec.kind.name
-            if kind == "USER_OUTPUT" and hasattr(spec.arg, "name"):
+            if kind == "USER_OUTPUT" and type(spec.arg).__name__ == "TensorArgument":
                 results.append(self.names[spec.arg.name])
             elif kind == "BUFFER_MUTATION":
                 name = self.names[spec.arg.name]
@@ -499,6 +491,9 @@ class _Translation:
                     exported.written[spec.target] = name
             else:
                 what = f"{kind.lower()} {getattr(spec, 'target', None) or spec.arg}"
+                if kind == "USER_OUTPUT":
+                    got = repr(spec.arg.value) if hasattr(spec.arg, "value") else "a length"
+                    what = f"results are tensors, or lists or dicts of them, got {got}"
                 problem = Problem(graph.name, "output", 0, what)
                 raise UnsupportedError([problem], "from_torch")
         form = torch.utils._pytree.tree_unflatten(
@@ -515,6 +510,8 @@ class _Translation:
         paths = [str(each[0]) for each in stack.values()]
         paths = [each for each in paths if "_empty_nn_module_stack" not in each]
         path = paths[-1].removeprefix("L['self'].") if paths else ""
+        if self.accelerated:
+            path = path.removeprefix("inner").lstrip(".")
         title = path if path and path not in self.titles else f"{path}/{node.name}".lstrip("/")
         self.titles.add(title)
         return title
@@ -523,7 +520,7 @@ class _Translation:
         """The last line outside of PyTorch that leads to a node."""
         trace = node.meta.get("stack_trace") or ""
         found = re.findall(r'File "([^"]+)", line (\d+)', trace)
-        own = [each for each in found if not each[0].startswith((self.package, "torch/"))]
+        own = [each for each in found if is_own(each[0], self.package)]
         return "{} line {}".format(*own[-1]) if own else ""
 
 

@@ -55,6 +55,17 @@ _OF_NUMBERS: dict[str, Callable[..., Any]] = {
 #: Their domain.
 NUMBERS = "numbers"
 
+#: Why an operator without a row is refused, and what to write instead.
+_WITHOUT = "singa has no such operator: write it with others, or call it outside of the module"
+_VALUE = "Python reads an element: compute with the tensor itself, without item() or float()"
+_COUNT = "the number of elements depends on values: take torch.where, which keeps all"
+_INSTEAD = {
+    "item": _VALUE,
+    "_local_scalar_dense": _VALUE,
+    "nonzero": _COUNT,
+    "masked_select": _COUNT,
+}
+
 #: Checks of sizes: they have no results.
 CHECKS = "_assert_scalar"
 
@@ -82,15 +93,14 @@ def _of_numbers(node: Node) -> Compute:
 
 
 def _choose(node: Node) -> Reader:
-    where = node.attributes.get("where", "")
-    at = f", called at {where}" if where else ""
     if node.domain == NUMBERS:
         return Reader(node.op, NUMBERS, (1,), lambda node: _of_numbers, either=True)
     if registry.find(node.op) is None:
-        raise Refused(f"singa has no such operator{at}")
+        raise Refused(_INSTEAD.get(node.op, _WITHOUT))
     for value in (*node.input_types, *node.output_types):
         if value.type is not None and not is_singas(value.type):
-            raise Refused(f"singa has no tensors of type {value.type}{at}")
+            instead = ": compute with both parts" if value.type.startswith("complex") else ""
+            raise Refused(f"singa has no tensors of type {value.type}{instead}")
     templates = [node.attributes["arguments"], node.attributes["options"]]
     host = tuple(sorted(sizes_among(templates)))
     return Reader(node.op, "", (1,), _make, host=host)

@@ -199,14 +199,16 @@ class TorchModel(NetworkModel):
             self._dry(exported, network, given)
 
     def _dry(self, exported: Exported, network: Network, inputs: Sequence[Any]) -> None:
-        """Runs a graph as in inference: nothing is drawn, and no buffer changes."""
-        before = training()
+        """Runs a graph as in inference: no buffer changes, and random numbers stay."""
+        before, device = training(), inputs[0].device
+        position = device.random_state()
         autograd.training = False
         try:
             with autograd.no_grad():
                 self._run(exported, network, inputs, writes=False)
         finally:
             autograd.training = before
+            device.set_random_state(position)
 
     def _try(self, inputs: Sequence[Tensor]) -> None:
         """Runs both graphs once, so that all that is refused is refused now."""

@@ -14,9 +14,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
+from ..graph.audits import EVERY, Audits, warn_of_audit
 from ..tape.behaviour import behaviour
 from ..tape.step_recording import StepRecording, is_recording_step
 from ..tape.step_recording import state as current
@@ -36,6 +38,7 @@ class Step:
     """One kind of call of a graph.
 
     used         for each result: whether the last backward had a gradient of it; () before that
+    apart        for each result: whether no gradient goes back through it; [] before the first run
     graphs       the recorded steps, by `used`
     kept         what must live as long as the key of the kind
     is_executed  whether the kind is not recorded
@@ -44,6 +47,7 @@ class Step:
     def __init__(self) -> None:
         self.was_run = False
         self.used: tuple[bool, ...] = ()
+        self.apart: list[bool] = []
         self.graphs: dict[tuple[bool, ...], Recorded] = {}
         self.kept: list[_c.Tensor] = []
         self.tries = 0
@@ -58,11 +62,23 @@ class _Place:
         self.arena: Any = None
 
 
-class Recorded(NamedTuple):
-    """A recorded step. leads: whether each input and trained parameter gets a gradient."""
+class Recorded:
+    """A recorded step.
 
-    graph: Any
-    leads: list[bool]
+    leads    whether each input and trained parameter gets a gradient
+    outline  of what it replays, to compare an audit with
+    plans    CountForgottenPlans before it was recorded
+    count    calls so far: one that was executed, and replays
+    seen     the last one for which it was recorded
+    due      the call that is audited next
+    cost     seconds that recording takes
+    """
+
+    def __init__(self, operations: Any, leads: list[bool], plans: int, due: float) -> None:
+        self.graph, self.leads = _c.Graph(operations), leads
+        self.outline, self.plans = operations.Outline(), plans
+        self.count = self.seen = 2
+        self.due, self.cost = due + 1, 0.0
 
 
 class Waiting:
@@ -93,8 +109,9 @@ class Waiting:
 class Replays:
     """The recorded steps of one module. replayed: how many calls were replayed."""
 
-    def __init__(self) -> None:
+    def __init__(self, audits: Audits) -> None:
         self.replayed = 0
+        self._audits = audits
         self._training, self._inference = _Place(), _Place()
         self._lock = threading.Lock()
 
@@ -109,7 +126,9 @@ class Replays:
         waiting = None
         try:
             used = step.used  # which the backward of another thread may change
-            recorded = step.graphs.get(used) or self._recorded(run, step, used, place)
+            recorded = step.graphs.get(used)
+            if recorded is None or not self._holds(run, recorded, used, place):
+                recorded = self._recorded(run, step, used, place)
             if recorded is None:
                 return None
             graph = recorded.graph
@@ -120,6 +139,7 @@ class Replays:
                 step.is_executed = step.tries == _TRIES
                 return None
             self.replayed += 1
+            run.apart = step.apart
             if run.wanted:
                 waiting = run.waiting = Waiting(place, recorded, used)
             return results
@@ -153,19 +173,44 @@ class Replays:
         self, run: Run, step: Step, used: tuple[bool, ...], place: _Place
     ) -> Recorded | None:
         """Records the step twice. None, from now on, if it cannot be replayed."""
-        device = run.raws[0].device()
         if place.arena is None:
-            place.arena = _c.Arena(device)
-        with restored(device, run.buffers):  # a recording in which the host reads values runs
+            place.arena = _c.Arena(run.raws[0].device())
+        plans = _c.CountForgottenPlans()
+        with restored(run):  # a recording in which the host reads values runs
             first, _ = _recording(run, used, place.arena)
+            begin = perf_counter()
             second, leads = _recording(run, used, place.arena)
         if _c.Graph.Difference(first, second):
             step.is_executed = True
             return None
         if not run.wanted:
             step.kept = run.raws
-        recorded = step.graphs[used] = Recorded(_c.Graph(second), leads)
+        recorded = step.graphs[used] = Recorded(second, leads, plans, self._audits.first)
+        recorded.cost = perf_counter() - begin
         return recorded
+
+    def _holds(self, run: Run, recorded: Recorded, used: tuple[bool, ...], place: _Place) -> bool:
+        """Whether a replay is what an executed step does. Now and then this looks, and warns where
+        it is not."""
+        recorded.count += 1
+        count, seen = recorded.count, recorded.seen
+        is_late = count > 1 + EVERY**2
+        if count < recorded.due or (is_late and not self._audits.have_time(recorded.cost)):
+            return True
+        begin, plans = perf_counter(), _c.CountForgottenPlans()
+        with restored(run):  # as above
+            operations, leads = _recording(run, used, place.arena)
+        self._audits.add(perf_counter() - begin)
+        found = _c.Graph.Difference(recorded.outline, operations)
+        if not found and leads != recorded.leads:
+            found = "other inputs get gradients"
+        recorded.seen, recorded.due = count, 1 + EVERY * (count - 1)
+        # Equal calls have other plans where the recorded ones have left the cache.
+        if found and recorded.plans == _c.CountForgottenPlans():
+            warn_of_audit(seen, count, found, stacklevel=2)
+        if not found:
+            recorded.plans = plans
+        return not found
 
 
 def _recording(run: Run, used: tuple[bool, ...], arena: Any) -> tuple[Any, list[bool]]:
@@ -200,11 +245,12 @@ def _recording(run: Run, used: tuple[bool, ...], arena: Any) -> tuple[Any, list[
 
 
 @contextmanager
-def restored(device: Any, buffers: Sequence[_c.Tensor]) -> Iterator[None]:
+def restored(run: Run) -> Iterator[None]:
     """Gives the device its random numbers back, and buffers that change within it their values. It
     leaves the others untouched: a backward of another thread may need them."""
+    device = run.raws[0].device()
     position = device.random_state()
-    kept = [(raw, raw.version(), raw.Clone()) for raw in buffers]
+    kept = [(raw, raw.version(), raw.Clone()) for raw in run.buffers]
     try:
         yield
     finally:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from .. import autograd
 from .. import singa_wrap as _c
+from ..networks.errors import UnsupportedError
 from ..networks.network import Network
 from ..tape.grad_mode import set_training, training
 from ..tape.operator import Operator
@@ -25,6 +26,7 @@ class Graph(NamedTuple):
     types     the element types that outputs of numbers without fractions have
     kept      what must live as long as the graph's key
     steps     what `Replays` knows of its kinds of calls
+    use       its calls, for audits
     """
 
     exported: Exported
@@ -35,6 +37,7 @@ class Graph(NamedTuple):
     types: list[Any]
     kept: list[Any]
     steps: dict[Any, Step]
+    use: Use
 
     def fits(self, inputs: Sequence[Any]) -> bool:
         """Whether it is right for inputs of these lengths."""
@@ -50,6 +53,19 @@ class Graph(NamedTuple):
                 inputs, [graph.types[name].shape or () for name in graph.inputs], strict=True
             )
         )
+
+
+class Use:
+    """Calls of a graph.
+
+    calls  how many there were
+    seen   the last one that ran the code of the module
+    due    the one that runs it next, if that takes little of the time
+    cost   seconds that this takes
+    """
+
+    def __init__(self, due: float, cost: float) -> None:
+        self.calls, self.seen, self.due, self.cost = 1, 1, due, cost
 
 
 class _Ends(Operator):
@@ -74,6 +90,7 @@ class Run:
     wanted   for each input, then each trained parameter: whether it needs a gradient
     names    of these parameters
     waiting  the replay that goes on in backward
+    apart    for each result: whether no gradient goes back through it
     """
 
     def __init__(
@@ -100,6 +117,7 @@ class Run:
         self.names: list[str] = []
         self.step: Step | None = None
         self.waiting: Waiting | None = None
+        self.apart: list[bool] = []
         self.leaves: list[Tensor] = []
         self.outputs: list[Tensor] = []
         self.position: Any = None
@@ -116,6 +134,9 @@ class Run:
         raws = self.replays.forward(self)
         if raws is None:
             self.outputs = self.results(self.raws)
+            self.apart = [not x.requires_grad for x in self.outputs]
+            if self.step is not None:
+                self.step.apart = self.apart
             raws = [x.data.Clone() for x in self.outputs]
             if not self.wanted:
                 self.outputs, self.leaves = [], []
@@ -145,6 +166,8 @@ class Run:
                     {f"inner.{name}": value for name, value in by_name.items()},
                     graph.outputs,
                 )
+        except UnsupportedError as error:
+            raise UnsupportedError(error.problems, "accelerate") from None
         finally:
             set_training(before)
         written = self.graph.exported.written
@@ -163,7 +186,7 @@ class Run:
         if self.torch.is_grad_enabled():
             raise NotImplementedError(
                 "[accelerate] create_graph=True: there are no second derivatives of an accelerated "
-                "module"
+                "module. Take the module of PyTorch for this loss"
             )
         self.done = True
         ends = [None if dy is None else imported("a gradient", dy.contiguous()) for dy in gradients]
@@ -212,9 +235,8 @@ class Run:
     def _again(self) -> list[Tensor]:
         """The results, computed once more as in `forward`, for a backward that begins at others
         than those of the recorded steps. Buffers and random numbers stay as they are now."""
-        device = self.raws[0].device()
-        with restored(device, self.buffers):
-            device.set_random_state(self.position)
+        with restored(self):
+            self.raws[0].device().set_random_state(self.position)
             return self.results(self.raws)
 
 
@@ -265,7 +287,14 @@ def function_class(torch: Any) -> Any:
             ctx.run = run
             ctx.save_for_backward(*tracked)  # for PyTorch's own check of changes in place
             ctx.set_materialize_grads(False)
-            ctx.mark_non_differentiable(*[x for x in outputs if not x.is_floating_point()])
+            apart = [*run.apart] or [False] * len(outputs)
+            ctx.mark_non_differentiable(
+                *[
+                    x
+                    for x, is_apart in zip(outputs, apart, strict=True)
+                    if is_apart or not x.is_floating_point()
+                ]
+            )
             return tuple(outputs)
 
         @staticmethod

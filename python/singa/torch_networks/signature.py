@@ -148,6 +148,15 @@ def signature(torch: Any, module: Any) -> Signature:
                 if value is None:
                     continue
                 name = prefix + own
+                if torch.nn.parameter.is_lazy(value):
+                    raise NotImplementedError(
+                        f"[accelerate] {name} has no elements yet: call the module once in PyTorch"
+                    )
+                if not (is_buffer or isinstance(value, torch.nn.Parameter)):
+                    raise NotImplementedError(
+                        f"[accelerate] {name} is a {type(value).__name__} and no Parameter, as "
+                        "torch.func.functional_call makes it: write into the parameter's .data"
+                    )
                 first = names.setdefault(id(value), name)
                 if value.device.type != "cpu" or value.layout != torch.strided:
                     raise NotImplementedError(
@@ -193,7 +202,7 @@ def _check_hooks(path: str, part: Any) -> None:
         )
     for hook in (*part._forward_hooks.values(), *part._forward_pre_hooks.values()):
         package = getattr(hook, "__module__", None) or type(hook).__module__
-        if not package.startswith("torch.nn.utils"):
+        if not package.startswith(("torch.nn.utils", "torch.nn.modules.lazy")):
             raise NotImplementedError(
                 f"{where} forward hook: its output stays inside of singa. Hooks of the accelerated "
                 "module itself work"

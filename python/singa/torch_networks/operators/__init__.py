@@ -3,6 +3,7 @@
 from . import (  # noqa: F401 - they fill the table
     contraction,
     creation,
+    drawing,
     elementwise,
     indexing,
     movement,

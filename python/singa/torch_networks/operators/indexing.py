@@ -64,7 +64,9 @@ def _put_by_mask(
     mask = indices[0]
     assert mask is not None
     if len(indices) > 1 or values.size() != 1:
-        raise Refused("a mask as an index of values, whose number depends on values")
+        raise Refused(
+            "a mask as an index of values, whose number depends on values: take torch.where"
+        )
     mask = autograd.reshape(mask, (*mask.shape, *(1,) * (len(x.shape) - len(mask.shape))))
     values = autograd.reshape(same_type(values, x), ())
     return autograd.where(x + values if accumulate else values, x, mask)
@@ -107,7 +109,9 @@ def _flat_index(x: Tensor, indices: Sequence[Tensor | None]) -> tuple[int, int, 
     """The first and the last axis that arrays index, and their index into these axes as one."""
     given = [(axis, each) for axis, each in enumerate(indices) if each is not None]
     if any(is_float(each.dtype) or each.dtype == tensor.bool_ for _, each in given):
-        raise Refused("a mask as an index, whose number of elements depends on values")
+        raise Refused(
+            "a mask as an index, whose number of elements depends on values: take torch.where"
+        )
     first, last = given[0][0], given[-1][0]
     flat: Tensor | None = None
     for (_, each), n in zip(given, x.shape[first : last + 1], strict=True):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ._version import __version__
-from .launcher.command_line import at_least, program_name
+from .launcher.command_line import CommandParser, at_least, program_name
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
@@ -184,9 +184,11 @@ def _cmake_dir(arguments: argparse.Namespace) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The commands and their arguments."""
-    top = argparse.ArgumentParser(prog=program_name(), description="Tools of singa.")
+    top = CommandParser(prog=program_name(), description="Tools of singa.")
     top.add_argument("--version", action="version", version=f"singa {__version__}")
     commands = top.add_subparsers(required=True, metavar="command")
+    for name, (_, does) in _PROGRAMS.items():
+        commands.add_parser(name, help=does, add_help=False)
 
     doctor = commands.add_parser(
         "doctor", help="show what singa was built with and what it runs on"
@@ -215,8 +217,6 @@ def parser() -> argparse.ArgumentParser:
     env = commands.add_parser("env", help="list the environment variables that singa reads")
     env.set_defaults(run=_env)
 
-    for name, (_, does) in _PROGRAMS.items():
-        commands.add_parser(name, help=does, add_help=False)
     _add_networks(commands)
     _add_bench(commands)
 

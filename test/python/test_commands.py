@@ -70,6 +70,49 @@ def test_wrong_arguments(arguments: str, message: str, capsys: pytest.CaptureFix
     assert captured.out == ""
 
 
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        ("trian --data pets", "did you mean train?"),
+        ("train --batchsize 3", "did you mean --batch-size?"),
+        ("train --shcedule=cosine", "did you mean --schedule?"),
+        ("train --schedule cosin", "did you mean cosine?"),
+        ("train pets", "did you mean --data pets?"),
+        ("train --model ResNet-18", "did you mean resnet18?"),
+        ("bench --stepz 3", "did you mean --steps?"),
+        ("bench --model LeNet", "did you mean lenet?"),
+        ("summary resnet-50", "did you mean resnet50?"),
+        ("launch --hots a train.py", "did you mean --hosts?"),
+        ("onnx net.onnx --chekc", "did you mean --check?"),
+    ],
+)
+def test_misspelled_words(arguments: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(*arguments.split()) in (1, 2)
+    assert capsys.readouterr().err.endswith(f"; {hint}\n")
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS, "advise", "onnx", "launch --estimate"])
+def test_help_fits_a_terminal(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert _run(*command.split(), "--help") == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
+
+def test_a_wide_terminal_has_tables_as_they_are_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    assert _run("train", "--help") == 0
+    text = capsys.readouterr().out
+    assert "\n    python -m singa predict runs/pets cat.jpg       asks the trained netw" in text
+    monkeypatch.setenv("COLUMNS", "60")
+    assert _run("train", "--help") == 0
+    text = capsys.readouterr().out
+    assert "\n    python -m singa predict runs/pets cat.jpg\n        asks the trained" in text
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert _run("--version") == 0
     assert capsys.readouterr().out == f"singa {singa.__version__}\n"

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from .. import models
+from ..launcher.command_line import nearest
 from ..model import Model
 from ..raw.process import set_num_threads
 from ..tensor import Tensor, float32, int32
@@ -26,6 +27,7 @@ def open_network(name: str, batch: int | None = None) -> Model:
         if models.canonical_name(name) is None:
             raise FileNotFoundError(
                 f"{name} is neither a file nor a network: there are {', '.join(models.names())}"
+                f"{nearest(name, models.names())}"
             )
         made = models.create(name)
         shape = (batch or 1, *made.image_shape)

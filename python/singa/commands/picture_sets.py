@@ -38,11 +38,12 @@ EXPECTED = """\
   nothing                       generated images of ten figures
   a folder with CIFAR's files   CIFAR-10 or CIFAR-100, as they are published
   a folder with MNIST's files   MNIST or Fashion-MNIST, gzipped or not
-  a folder of pictures          pets/cat/1.jpg, pets/dog/2.png, ...; or the same in pets/train and
-                                pets/val
-  a CSV file                    pets/labels.csv with lines such as 1.jpg,cat; with --multilabel
-                                1.jpg,cat|dog or a column of 0 and 1 for each label; with
-                                --regression 1.jpg,3.5 or several columns of numbers
+  a folder of pictures          pets/cat/1.jpg, pets/dog/2.png, ...; or the
+                                same in pets/train and pets/val
+  a CSV file                    pets/labels.csv with lines such as 1.jpg,cat;
+                                with --multilabel 1.jpg,cat|dog or a column of
+                                0 and 1 for each label; with --regression
+                                1.jpg,3.5 or several columns of numbers
 """
 
 

@@ -45,8 +45,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,9 +97,10 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "train",
         (__doc__ or "").replace("EXPECTED", picture_sets.EXPECTED),
         "[options]",
-        epilog=_listed("Networks for CIFAR, MNIST and generated images", SMALL_NETWORKS)
-        + _listed("Networks for pictures", LARGE),
+        epilog=f"Networks for CIFAR, MNIST and generated images: {', '.join(SMALL_NETWORKS)}.\n\n"
+        f"Networks for pictures: {', '.join(LARGE)}.",
     )
+    parser.for_words = "--data"
     count, natural = at_least(1, int), at_least(0, int)
     # The weights depend on these, so a resumed run cannot change them.
     run = parser.add_argument_group("training (a resumed run keeps these settings)")
@@ -202,11 +202,6 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     _check_model(parser, args)
     return args
-
-
-def _listed(title: str, names: Iterable[str]) -> str:
-    text = textwrap.fill(f"{title}: {', '.join(names)}.", 88, subsequent_indent="  ")
-    return text + "\n"
 
 
 def _share(text: str) -> float:

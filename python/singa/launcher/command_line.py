@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import sys
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, NoReturn
 
 
 def program_name(command: str = "") -> str:
@@ -16,18 +19,120 @@ def program_name(command: str = "") -> str:
     return f"{program} {command}".rstrip()
 
 
+class CommandParser(argparse.ArgumentParser):
+    """A parser whose help fits the width of the terminal, and whose errors name what a misspelled
+    word may have meant.
+
+    for_words  the option that a word without one belongs to
+    """
+
+    for_words = ""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{"formatter_class": _Paragraphs, **options})
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As ArgumentParser's."""
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            known = [option for parser in self._asked(args) for option in parser._options()]
+            hints = [nearest(word.partition("=")[0], known) for word in unknown if word[0] == "-"]
+            if self.for_words and not hints:
+                hints = [f"; did you mean {self.for_words} {unknown[0]}?"]
+            self.error(
+                f"unrecognized arguments: {' '.join(unknown)}{next(filter(None, hints), '')}"
+            )
+        return found
+
+    def error(self, message: str) -> NoReturn:
+        """As ArgumentParser's."""
+        if wrong := re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)$", message):
+            choices = [each.strip("' ") for each in wrong[2].split(",")]
+            message += nearest(wrong[1], choices)
+        super().error(message)
+
+    def _options(self) -> list[str]:
+        return [name for name in self._option_string_actions if name.startswith("--")]
+
+    def _asked(self, args: Sequence[str] | None) -> Iterator[CommandParser]:
+        """This parser, and that of the command which the arguments name."""
+        yield self
+        words = sys.argv[1:] if args is None else args
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                yield from (action.choices[word] for word in words if word in action.choices)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """What an error adds about a word such as ResNet-50 that is nearly a known one: "; did you mean
+    resnet50?"; else nothing."""
+    import difflib  # a program without mistakes needs none
+
+    by_letters = {_letters(each): each for each in known}
+    close = difflib.get_close_matches(_letters(word), by_letters, 1, 0.7)
+    return f"; did you mean {by_letters[close[0]]}?" if close else ""
+
+
+def _letters(word: str) -> str:
+    return re.sub("[-_ .]", "", word.lower())
+
+
+class _Paragraphs(argparse.HelpFormatter):
+    """Paragraphs of prose are filled. Lines that are indented are a table: a word or a command, two
+    spaces or more, and what it is; they stay as they are where they fit."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        blocks = re.split(r"\n\s*\n", text.strip("\n"))
+        return "\n\n".join(
+            "\n".join(_table(block.splitlines(), width))
+            if block.startswith(" ")
+            else textwrap.fill(" ".join(block.split()), width)
+            for block in blocks
+        )
+
+
+def _table(lines: Sequence[str], width: int) -> list[str]:
+    """The lines of a table, none of them longer than `width`, where that can be."""
+    margin = min(len(line) - len(line.lstrip()) for line in lines)
+    rows: list[tuple[int, str, str]] = []  # place of the explanation, term, explanation
+    for line in lines:
+        term, gap, text = re.match(r" *(.*?)(?:(  +)(\S.*))?$", line).groups()  # type: ignore[union-attr]
+        if line[margin] == " " and rows:  # goes on
+            place, before, said = rows[-1]
+            rows[-1] = place, before, f"{said} {line.strip()}"
+        else:
+            rows.append((margin + len(term) + len(gap or ""), term, text or ""))
+    too_long = any(place + len(text) > width for place, _, text in rows)
+    below = too_long and max(place for place, _, _ in rows) > width // 2
+    filled = []
+    for place, term, text in rows:
+        head = " " * margin + term
+        if text and below:
+            filled.append(head)
+            head, place = "", margin + 4
+        hanging = textwrap.wrap(text, width - place) if text else [""]
+        filled.append((head.ljust(place) + hanging[0]).rstrip())
+        filled += [" " * place + each for each in hanging[1:]]
+    return filled
+
+
 def command_parser(
-    command: str, description: str | None, usage: str = "", **options: str | bool
-) -> argparse.ArgumentParser:
-    """A parser of the command's arguments. A description of several lines is printed as it is.
-    `usage` follows the name, `options` are those of ArgumentParser."""
-    as_it_is = argparse.RawDescriptionHelpFormatter
-    return argparse.ArgumentParser(
+    command: str,
+    description: str | None,
+    usage: str = "",
+    epilog: str | None = None,
+    **options: bool,
+) -> CommandParser:
+    """A parser of the command's arguments. `usage` follows the name, `options` are those of
+    ArgumentParser. Texts call singa as it was called."""
+    texts = {"description": description, "epilog": epilog}
+    return CommandParser(
         prog=program_name(command),
         usage=f"%(prog)s {usage}" if usage else None,
-        description=description,
-        formatter_class=as_it_is if "\n" in (description or "") else argparse.HelpFormatter,
-        **options,  # type: ignore[arg-type]
+        **{
+            k: text and text.replace("python -m singa", program_name()) for k, text in texts.items()
+        },
+        **options,
     )
 
 

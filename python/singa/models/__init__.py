@@ -146,7 +146,12 @@ def create(name: str, **kwargs: Any) -> Classifier:
     """
     known = canonical_name(name)
     if known is None:
-        raise ValueError(f"[models.create] no model {name!r}; there are {', '.join(names())}")
+        from ..launcher.command_line import nearest
+
+        raise ValueError(
+            f"[models.create] no model {name!r}; there are {', '.join(names())}"
+            f"{nearest(str(name), names())}"
+        )
     module, maker = _MODELS[known]
     # Files keep the arguments as JSON.
     if wrong := next((k for k in kwargs if k in words.ARGUMENTS["models.create"]), None):
@@ -162,7 +167,8 @@ def __getattr__(name: str) -> Any:
         from .sequential import Sequential
 
         return Sequential
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    made = {name: f"models.create({name!r})"} if canonical_name(name) else {}
+    raise words.attribute_error(f"module {__name__!r}", name, made)
 
 
 __all__ = ["Sequential", "canonical_name", "create", "names"]

@@ -26,7 +26,7 @@ gradients are ready, and what is computed around them. The recorded step, in the
 is then simulated on machines that a network connects. Without SCRIPT the file is read.
 
     python -m singa launch --estimate --profile step.json train.py --epochs 1
-    python -m singa launch --estimate --profile step.json --mbit 10000 --latency 0.03
+    python -m singa launch --estimate --profile step.json --mbit 10000
 
 The table shows for each number of ranks the time of a step, how much of it computes, how long the
 exchange of gradients takes by itself, how much of that is hidden behind computations, and the
@@ -36,7 +36,7 @@ memory of a machine. docs/clusters.md says what is simulated, and how near measu
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The arguments. Exits with status 2 if they are wrong."""
-    usage = "--profile FILE [options] [[-m] SCRIPT ...]"
+    usage = "--profile FILE [options] [SCRIPT ...]"
     parser = command_parser("launch --estimate", _DESCRIPTION, usage, allow_abbrev=False)
     add = parser.add_argument
     add("--profile", type=Path, required=True, metavar="FILE", help="the recorded step (JSON)")

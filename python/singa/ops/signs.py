@@ -42,6 +42,7 @@ from .arithmetic import (
 )
 from .base import tensor_of
 from .bits import BitAnd, BitOr, BitXor, ShiftLeft, ShiftRight, inverse
+from .conversion import autocast_operands
 from .elementwise import Abs, Negative
 from .linalg import Matmul, wider
 
@@ -190,10 +191,11 @@ def _reflected_product(self: Tensor, other: Any) -> Tensor:
 
 
 def _multiplied(a: Tensor, b: Tensor) -> Tensor:
+    factors = autocast_operands(a, b)
     try:
-        return apply(Matmul(), a, b)
+        return apply(Matmul(), *factors)
     except TypeError as error:
-        return apply(Matmul(), *wider(error, a, b))
+        return apply(Matmul(), *wider(error, *factors))
 
 
 def _inverse(self: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """Mixed precision: what is computed in 16 bits, and what stays float32."""
 
 import threading
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -22,15 +23,25 @@ def _bfloat16(array: np.ndarray) -> np.ndarray:
     return (bits & 0xFFFF0000).astype(np.uint32).view(np.float32)
 
 
-def test_products_round_their_operands() -> None:
+@pytest.mark.parametrize(
+    "product",
+    [
+        autograd.matmul,
+        tensor.mult,
+        lambda x, w: x @ w,
+        lambda x, w: tensor.tensordot(x, w, 1),
+        lambda x, w: tensor.einsum("ij,jk->ik", x, w),
+    ],
+)
+def test_products_round_their_operands(product: Callable[[Tensor, Tensor], Tensor]) -> None:
     random = np.random.default_rng(0)
     x, w = random.standard_normal((5, 7)), random.standard_normal((7, 3))
     with autograd.autocast("bfloat16"):
-        y = autograd.matmul(_of(x), _of(w))
+        y = product(_of(x), _of(w))
     assert y.dtype == tensor.bfloat16
     exact = _bfloat16(x).astype(np.float64) @ _bfloat16(w).astype(np.float64)
     np.testing.assert_allclose(y.numpy(), exact, rtol=2**-8, atol=1e-2)
-    assert autograd.matmul(_of(x), _of(w)).dtype == tensor.float32
+    assert product(_of(x), _of(w)).dtype == tensor.float32
 
 
 def test_gradients_of_parameters_are_float32() -> None:

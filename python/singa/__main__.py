@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import json
 import os
 import sys
@@ -417,6 +418,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     `arguments` defaults to sys.argv[1:]. Raises SystemExit for --help and for wrong arguments.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
+    for stream in (sys.stdout, sys.stderr):  # names of files may be no text
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
     if arguments and arguments[0] in _PROGRAMS:
         module, _, program = _PROGRAMS[arguments[0]][0].rpartition(".")
         return getattr(importlib.import_module(f"singa.{module}"), program)(arguments[1:])

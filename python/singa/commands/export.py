@@ -86,8 +86,9 @@ def parse(command: str, argv: Sequence[str] | None = None) -> argparse.Namespace
     )
     add_device_arguments(parser)
     args = parser.parse_args(argv)
-    if args.samples and not args.int8:
-        parser.error("--samples is for --int8")
+    for name in ("samples", "count", "tolerance"):
+        if not args.int8 and getattr(args, name) != parser.get_default(name):
+            parser.error(f"--{name} is for --int8")
     return args
 
 
@@ -106,8 +107,9 @@ def export(args: argparse.Namespace) -> int:
         else:
             _write(net, path)
     description = _description(path)
-    with atomic_write(path.with_suffix(".json"), "w") as file:
-        json.dump(description, file, indent=1, ensure_ascii=False)
+    text = json.dumps(description, indent=1, ensure_ascii=False)
+    with atomic_write(path.with_suffix(".json")) as file:
+        file.write(text.encode("utf-8", "backslashreplace"))  # names of classes may be no text
     say(f"the network is in {path}, its description in {path.with_suffix('.json')}")
     if description["class_names"] and description["transform"]:
         say(f"to use it: {program_name('predict')} {path} PICTURE...")

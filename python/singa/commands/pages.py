@@ -31,8 +31,8 @@ def page_template(name: str) -> Any:
 def write_page(path: Path, template: Any, **values: Any) -> None:
     """Writes a page, atomically. Raises OSError if that fails."""
     text = template.render(**values)
-    with atomic_write(path, "w") as file:
-        file.write(text)
+    with atomic_write(path) as file:
+        file.write(text.encode("utf-8", "backslashreplace"))  # names of files may be no text
 
 
 def percent(share: float) -> str:

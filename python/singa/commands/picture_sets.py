@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import os
 import warnings
@@ -104,6 +105,11 @@ def kind_of(path: str | None, download: bool = False) -> str:
         return "generated"
     root = Path(path)
     if download:
+        found = None
+        with contextlib.suppress(OSError, ValueError):
+            found = kind_of(path)
+        if found not in (None, "cifar10"):
+            raise ValueError(f"{path} has other data: --download gets CIFAR-10 into a new folder")
         return "cifar10"
     if not root.exists():
         raise FileNotFoundError(f"{path} does not exist")
@@ -114,7 +120,7 @@ def kind_of(path: str | None, download: bool = False) -> str:
     for kind, places in _FILES.items():
         if any((root / place).exists() for place in places):
             return kind
-    if parts_of(root) or _has_pictures(root):
+    if parts_of(path) or _has_pictures(root):
         return "pictures"
     hint = "--download gets CIFAR-10"
     if lists := sorted(root.glob("*.csv")):
@@ -139,8 +145,11 @@ _FILES = {
 }
 
 
-def parts_of(root: Path) -> tuple[Path, Path] | None:
-    """The folders of the training and the test part in `root`, if there are both."""
+def parts_of(path: str | None) -> tuple[Path, Path] | None:
+    """The folders of the training and the test part in a folder, if there are both."""
+    root = Path(path or "")
+    if path is None or not root.is_dir():
+        return None
     by_name = {each.name.lower(): each for each in sorted(root.iterdir()) if each.is_dir()}
     train = [by_name[name] for name in TRAIN_PARTS if name in by_name]
     test = [by_name[name] for name in TEST_PARTS if name in by_name]
@@ -236,11 +245,10 @@ def choose_by_pictures(args: argparse.Namespace) -> None:
     are given."""
     if None not in (args.size, args.epochs) or kind_of(args.data, args.download) != "pictures":
         return
-    root = Path(args.data)
-    parts = parts_of(root) if root.is_dir() else None
+    parts = parts_of(args.data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # `load` warns
-        place = root if parts is None else parts[0]
+        place = args.data if parts is None else parts[0]
         listed = data.ImageFolder(place, columns=_columns(args), task=task_name(args))
     if args.size is None:
         args.size = fitting_size(args.architecture, usual_side(listed.paths))
@@ -248,7 +256,8 @@ def choose_by_pictures(args: argparse.Namespace) -> None:
         count = len(listed)
         if parts is None:
             held_out = listed.held_out
-            count = int(count * (1 - args.split) if held_out is None else (~held_out).sum())
+            share = 1 - (args.split or DEFAULT_SPLIT)
+            count = int(count * share if held_out is None else (~held_out).sum())
         args.epochs = fitting_epochs(min(count, args.images or count), args.size)
     args.settings |= {"size": args.size, "epochs": args.epochs}
 
@@ -291,16 +300,12 @@ def _load_pictures(args: argparse.Namespace, statistics: Statistics | None) -> P
     # The cache and the check of all files are worth it only with the sizes that are needed.
     common: dict[str, Any] = {"on_error": "skip", "cache": args.cache}
     common["shorter_side"] = round(args.size / 0.875 * 1.5)
-    common["task"] = task_name(args)
+    common |= {"task": task_name(args), "columns": _columns(args)}
     root = Path(args.data)
-    parts = parts_of(root) if root.is_dir() else None
+    parts = parts_of(args.data)
     with warnings_as_notes():
         if parts is None:
-            whole = data.ImageFolder(root, columns=_columns(args), **common)
-            if whole.held_out is not None and args.split == DEFAULT_SPLIT:
-                train, test = whole.split()
-            else:
-                train, test = whole.split(args.split, args.seed)
+            train, test = data.ImageFolder(root, **common).split(args.split, args.seed)
         else:
             train = data.ImageFolder(parts[0], **common)
             test = data.ImageFolder(parts[1], classes=train.classes, **common)
@@ -319,9 +324,11 @@ def _load_pictures(args: argparse.Namespace, statistics: Statistics | None) -> P
         raise ValueError(
             f"{root} has one class, {train.classes[0]}: expected a folder for each class"
         )
-    for name, part in (("training", train), ("test", test)):
-        if not len(part):
-            raise ValueError(f"no picture is left for the {name}")
+    if not len(train) or not len(test):
+        raise ValueError(
+            f"{root}: {len(train)} pictures are for the training, and {len(test)} for the test: "
+            "both need some"
+        )
     _describe(train, not args.class_weights)
     task = TASKS[train.task].of(train.classes, train.labels)
     statistics = statistics or (data.IMAGENET_MEAN, data.IMAGENET_STD)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..data.picture_list import below
 from ..data.pictures import BrokenPictureError
-from ..launcher.command_line import command_parser, program_name
+from ..launcher.command_line import command_parser, error_text, program_name
 from ..training.picture_classifier import PictureClassifier, Prediction
 from ..training.program import (
     add_device_arguments,
@@ -90,7 +90,7 @@ def predict(args: argparse.Namespace) -> int:
                 pictures.append(classifier.read(name))
                 read.append(name)
             except (BrokenPictureError, FileNotFoundError) as error:
-                print(f"{PROG}: {error}", file=sys.stderr, flush=True)
+                print(f"{PROG}: {error_text(error)}", file=sys.stderr, flush=True)
                 status = 1
         found = classifier.predict(pictures, top, args.threshold)
         for name, prediction in zip(read, found, strict=True):

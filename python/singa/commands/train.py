@@ -86,7 +86,7 @@ SETTINGS = (
     *("class_weights", "weights", "multilabel", "regression"),
 )
 #: Options for folders of pictures.
-OF_PICTURES = ("size", "split", "augment", *SETTINGS[-5:], "cache")
+OF_PICTURES = ("size", "split", "augment", *SETTINGS[-5:], "cache", "workers")
 #: Networks for pictures.
 LARGE = tuple(name for name in models.names() if name not in ("gpt_small", "unet"))
 
@@ -150,10 +150,9 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     pictures.add_argument(
         "--split",
         type=_share,
-        default=picture_sets.DEFAULT_SPLIT,
         metavar="X",
         help="share of each class that is held out for the test, if there is no folder val or test "
-        "and no column that says it [%(default)s]",
+        "and no column that says it [0.2]",
     )
     pictures.add_argument(
         "--columns",
@@ -196,6 +195,11 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     given = parser.parse_args(argv)
     if given.download and not given.data and not given.resume:
         parser.error("--download needs --data, the folder for CIFAR-10")
+    if given.no_augment and given.augment != parser.get_default("augment"):
+        parser.error("--augment is not allowed with --no-augment")
+    if given.split is not None and (parts := picture_sets.parts_of(given.data)):
+        names = " and ".join(part.name for part in parts)
+        parser.error(f"--split: {given.data} has folders {names}, which say what is held out")
     kind = _set_defaults(parser, given)
     args = parse_run(
         parser, argv, SETTINGS, lambda args: Path("runs") / _name(args, kind), more_epochs=True
@@ -313,6 +317,7 @@ def train(args: argparse.Namespace) -> int:
         return trainer.exit_status
     if not records:  # the run may have been killed before it saved the model
         save_model()
+        say("the run has had all its epochs: --epochs N, with a larger N, trains it longer")
     say(f"weights, curves and log are in {args.out}")
     if sets.kind == "pictures":
         say(f"to use it: python -m singa predict {args.out} PICTURE...")

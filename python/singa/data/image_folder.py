@@ -120,6 +120,10 @@ class ImageFolder(ItemLists):
                     f"[ImageFolder] folders say what class a picture has: task={task!r} needs a "
                     f"CSV file that lists pictures with {kind.one}"
                 )
+            if columns is not None:
+                raise ValueError(
+                    f"[ImageFolder] columns={columns!r} is for a CSV file, and {root} is a folder"
+                )
             found, empty = picture_list.from_folders(root)
             if empty:
                 warnings.warn(
@@ -171,7 +175,8 @@ class ImageFolder(ItemLists):
         if fraction is not None:
             raise ValueError(
                 f"[ImageFolder] column {self._split_column!r} says which pictures are held out: "
-                "call split() without a fraction, or remove the column"
+                "call split() without a fraction (singa train: leave out --split), or remove the "
+                "column"
             )
         held_out = self.held_out
         parts = self.take(np.flatnonzero(~held_out)), self.take(np.flatnonzero(held_out))

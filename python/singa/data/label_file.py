@@ -6,6 +6,7 @@ Every column is used, or the file is refused.
 from __future__ import annotations
 
 import csv
+import io
 import os
 import warnings
 from collections.abc import Sequence
@@ -130,14 +131,21 @@ def _warn(text: str) -> None:
 
 def _rows(file: Path) -> Rows:
     """The lines that are not empty, with their numbers."""
-    with open(file, newline="", encoding="utf-8-sig") as stream:
-        first = stream.readline()
-        stream.seek(0)
-        reader = csv.reader(stream, delimiter=max(",;\t", key=first.count))
-        try:
-            return [(reader.line_num, row) for row in reader if any(row)]
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise ValueError(f"[ImageFolder] {file}: {error}") from None
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ValueError(
+            f"[ImageFolder] {file}, line {line}: the file is no text in UTF-8: save it as CSV in "
+            "UTF-8"
+        ) from None
+    first = text.partition("\n")[0]
+    stream = io.StringIO(text, newline="")
+    reader = csv.reader(stream, delimiter=max(",;\t", key=first.count))
+    try:
+        return [(reader.line_num, row) for row in reader if any(row)]
+    except csv.Error as error:
+        raise ValueError(f"[ImageFolder] {file}, line {reader.line_num}: {error}") from None
 
 
 def _columns(

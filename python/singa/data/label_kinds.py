@@ -61,7 +61,7 @@ class Labels:
             pair = (self.names[self.at_file], self.names[place])
             raise ValueError(
                 f"[ImageFolder] {self.file} has columns that are not used: {some(others)}. "
-                f"columns={pair!r} uses these two alone (singa train: --columns {','.join(pair)})"
+                f"columns={pair!r} leaves them out (singa train: --columns {','.join(pair)})"
             )
         return [place]
 
@@ -121,8 +121,9 @@ class OneClass(LabelKind):
         if len(cells) == 1:
             if not cells[0]:
                 raise ValueError(
-                    f"{where}: expected a picture and a class, got {cells[0]!r}; pictures without "
-                    "one need task='multilabel' (singa train: --multilabel)"
+                    f"{where}: expected a picture and a class, got {cells[0]!r}: write the class, "
+                    "or remove the line; if a picture may have no label, it needs "
+                    "task='multilabel' (singa train: --multilabel)"
                 )
             return (cells[0],)
         found = [name for name, cell in zip(names, cells, strict=True) if _is_one(where, cell)]

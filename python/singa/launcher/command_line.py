@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import re
 import sys
 import textwrap
@@ -64,13 +65,19 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """What an error adds about a word such as ResNet-50 that is nearly a known one: "; did you mean
-    resnet50?"; else nothing."""
+    """What an error adds about a word that is nearly a known one: "; did you mean resnet50?"; else
+    nothing."""
+    meant = closest(word, known)
+    return "" if meant is None else f"; did you mean {meant}?"
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that is nearly `word`, as resnet50 is ResNet-50, if there is one."""
     import difflib  # a program without mistakes needs none
 
     by_letters = {_letters(each): each for each in known}
     close = difflib.get_close_matches(_letters(word), by_letters, 1, 0.7)
-    return f"; did you mean {by_letters[close[0]]}?" if close else ""
+    return by_letters[close[0]] if close else None
 
 
 def _letters(word: str) -> str:
@@ -134,6 +141,13 @@ def command_parser(
         },
         **options,
     )
+
+
+def error_text(error: Exception) -> str:
+    """The message of an error. Of one of the system it is the file and what is wrong with it."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{os.fsdecode(error.filename)}: {error.strerror[:1].lower()}{error.strerror[1:]}"
+    return str(error)
 
 
 def at_least(low: float, kind: Callable[[str], float]) -> Callable[[str], float]:

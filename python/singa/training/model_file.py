@@ -26,10 +26,12 @@ from .. import device as device_module
 from .. import models
 from .._version import __version__
 from ..data import build_transform, describe_transform
+from ..data.picture_list import some
 from ..data.pictures import check_channels
 from ..data.transforms import Transform
 from ..dtypes import DType
 from ..files.state_files import Arrays, load_safetensors, save_safetensors
+from ..launcher.command_line import closest
 from ..layer.creation import room_for
 from ..model import Model
 from ..models.description import (
@@ -195,15 +197,19 @@ def load(path: str | os.PathLike[str], device: Any = None) -> Model:
         if not file.exists():
             raise FileNotFoundError(
                 f"[load] {path} holds no {FILE_NAME}: a run writes it after its first epoch"
+                f"{_runs_in(Path(path), path)}"
             )
+    elif not file.exists():
+        raise FileNotFoundError(f"[load] {path} does not exist{_runs_in(file.parent, path)}")
     if file.suffix.lower() == ".onnx":
         return _from_onnx(file, device)
     arrays, metadata = load_safetensors(file, "[load] {}: not a readable file with a network")
     kind = metadata.get("format"), metadata.get("version")
     if kind[0] not in (_FORMAT, _CLASSIFIER):
+        meant = f"; did you mean {file.parent}?" if (file.parent / FILE_NAME).exists() else ""
         raise ValueError(
             f"[load] {file} has arrays, but not how to use them: it is not of Model.save or "
-            "`python -m singa train`"
+            f"`python -m singa train`{meant}"
         )
     known = (_FORMAT, _VERSION), (_FORMAT, _TASK_VERSION), (_CLASSIFIER, _CLASSIFIER_VERSION)
     if kind not in known:
@@ -217,6 +223,14 @@ def load(path: str | os.PathLike[str], device: Any = None) -> Model:
     except _DAMAGE as error:
         what = f"it lacks {error}" if isinstance(error, KeyError) else error
         raise ValueError(f"[load] {file}: damaged ({what})") from error
+
+
+def _runs_in(folder: Path, wanted: str | os.PathLike[str]) -> str:
+    """What an error about a missing run adds: one with nearly the same name, or those there are."""
+    runs = {file.parent.name: file.parent for file in sorted(folder.glob(f"*/{FILE_NAME}"))}
+    if (name := closest(Path(wanted).stem, runs)) is not None:
+        return f"; did you mean {runs[name]}?"
+    return f"; there are the runs {some([*runs.values()])}" if runs else ""
 
 
 def _from_onnx(file: Path, device: Any) -> Model:

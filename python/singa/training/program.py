@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import signal
 import sys
 import threading
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from .. import device, distributed
-from ..launcher.command_line import at_least, program_name
+from ..launcher.command_line import at_least, error_text, program_name
 from ..raw.process import get_num_threads, set_num_threads
 from . import checkpoint
 from .totals import NonFiniteLossError
@@ -124,15 +125,29 @@ def parse_run(
             value = saved.get(name, parser.get_default(name))  # older runs may lack a setting
             if getattr(given, name) != value:
                 option = "--" + name.replace("_", "-")
-                parser.error(f"{option} was {value} when the run in {args.out} started")
+                was = "not given" if value is None else value
+                parser.error(
+                    f"{option} was {was} when the run in {args.out} started, and stays so: "
+                    f"leave out {option}"
+                )
             setattr(args, name, value)
     elif args.checkpoint.exists() and not args.overwrite:
         parser.error(f"{args.out} has a run: use --resume, --overwrite, or another --out")
+    if trouble := _trouble_with(args.out):
+        parser.error(f"--out {args.out}: {trouble}")
     args.settings = {name: getattr(args, name) for name in settings}
     if more_epochs:
         args.extended = getattr(args, "extended", [])
         args.settings |= {"extended": args.extended} if args.extended else {}
     return args
+
+
+def _trouble_with(folder: Path) -> str:
+    """Why no file can be written to a folder, which may not exist yet; empty if one can."""
+    place = next(each for each in (folder, *folder.absolute().parents) if os.path.lexists(each))
+    if not place.is_dir():
+        return f"{place} is no folder"
+    return "" if os.access(place, os.W_OK | os.X_OK) else f"{place} cannot be written to"
 
 
 def _extended(
@@ -261,7 +276,7 @@ def reporting_errors(prog: str, program: Callable[[], int]) -> int:
         distributed.abort(f"ImportError: {error}")
         return 1
     except (OSError, ValueError, MemoryError) as error:
-        text = str(error)
+        text = error_text(error)
         if isinstance(error, NonFiniteLossError):
             text = text.replace("a lower learning rate", "a lower --lr")
         print(f"{prog}: {text}", file=sys.stderr, flush=True)

@@ -99,6 +99,8 @@ def set_recipe_defaults(parser: argparse.ArgumentParser, given: argparse.Namespa
     if given.quick:
         parser.set_defaults(epochs=5, images=5000)
     if given.optimizer == "adamw":
+        if given.momentum != parser.get_default("momentum"):
+            parser.error("--momentum is for --optimizer sgd")
         parser.set_defaults(lr=0.001, weight_decay=0.05)
 
 

@@ -101,7 +101,9 @@ def test_a_file_is_exported_and_quantised_like_the_run(trained, here, capsys):
     [
         (("export", "RUN"), 2, "--onnx"),
         (("export", "RUN", "--onnx", "--samples", "a.png"), 2, "--samples is for --int8"),
-        (("export", "no", "--onnx"), 1, "'no'"),
+        (("export", "no", "--onnx"), 1, "[load] no does not exist"),
+        (("export", "RUN", "--onnx", "--count", 5), 2, "--count is for --int8"),
+        (("export", "RUN", "--onnx", "--tolerance", 0.2), 2, "--tolerance is for --int8"),
         (("export", "RUN", "--onnx", "--out", "net.txt"), 1, "must end in .onnx"),
         (("export", "net.onnx", "--onnx"), 1, "net.onnx is the network itself"),
         (("quantize", "net.onnx"), 1, "give some with --samples FOLDER"),

@@ -1,7 +1,9 @@
 """`python -m singa predict`."""
 
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -58,12 +60,12 @@ def test_broken_files_are_named_and_others_classified(trained, pictures, capsys)
     out, error = capsys.readouterr()
     assert out.startswith("new/a.png ")
     assert "broken.jpg: not a picture\n" in error
-    assert "No such file or directory: 'no.jpg'" in error
+    assert "predict: no.jpg: no such file or directory\n" in error
 
 
 def test_errors(trained, pictures, capsys):
     assert run("no/run", "new/a.png") == 1
-    assert "'no/run'" in capsys.readouterr().err
+    assert "[load] no/run does not exist\n" in capsys.readouterr().err
     (pictures / "run").mkdir()
     assert run("run", "new/a.png") == 1
     assert "run holds no model.safetensors" in capsys.readouterr().err
@@ -74,6 +76,37 @@ def test_errors(trained, pictures, capsys):
     assert "empty holds no pictures" in capsys.readouterr().err
     assert run(trained) == 2
     assert run(trained, "new/a.png", "--top", 0) == 2
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ("runs/pet", "[load] runs/pet does not exist; did you mean runs/pets?"),
+        ("runs/Dogs.singa", "[load] runs/Dogs.singa does not exist; did you mean runs/dogs?"),
+        ("runs/ships", "[load] runs/ships does not exist; there are the runs runs/dogs, runs/pets"),
+        ("runs", "after its first epoch; there are the runs runs/dogs, runs/pets"),
+        ("runs/pets/checkpoint.safetensors", "`python -m singa train`; did you mean runs/pets?"),
+    ],
+)
+def test_the_run_that_was_meant(trained, pictures, capsys, wanted, message):
+    for name in ("dogs", "pets"):
+        shutil.copytree(trained, pictures / "runs" / name)
+    assert run(wanted, "new/a.png") == 1
+    assert capsys.readouterr().err.endswith(f"{message}\n")
+
+
+def test_names_that_are_no_text(trained, pictures):
+    """As folders from other systems have them: the output has escapes, also of what the terminal
+    cannot show."""
+    name = os.fsencode(pictures) + b"/new/gr\xfcn.png"
+    (pictures / "new" / "a.png").rename(os.fsdecode(name))
+    command = [sys.executable, "-m", "singa", "predict", str(trained), "new", "--json"]
+    for encoding in ("utf-8:strict", "ascii"):
+        environment = {**os.environ, "PYTHONIOENCODING": encoding}
+        done = subprocess.run(command, capture_output=True, check=True, env=environment)
+        files = [json.loads(line)["file"] for line in done.stdout.splitlines()]
+        assert files == ["new/b c.jpg", "new/gr\udcfcn.png"]
+        assert rb"gr\udcfcn.png" in done.stdout
 
 
 def test_as_a_program(trained, pictures):

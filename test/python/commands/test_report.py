@@ -1,10 +1,12 @@
 """`python -m singa report` and `compare`: what their pages say, and that they load nothing."""
 
 import json
+import os
 import re
 import shlex
 import shutil
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -279,3 +281,17 @@ def test_advice_on_reorders():
     assert "They take 2.50 ms, 25.0 % of the time" in text
     assert "of 2.50 ms, is for Pad in layer down" in text
     assert "nothing is to be gained" in step_costs.StepCosts(1, None, [], [], None).advice()
+
+
+def test_names_of_classes_that_are_no_text(tmp_path, monkeypatch):
+    """As folders from other systems have them."""
+    monkeypatch.chdir(tmp_path)
+    (write_colours(tmp_path / "set", 5) / "green").rename(os.fsdecode(b"set/gr\xfcn"))
+    options = ("--model", "lenet", "--size", 16, "--epochs", 1, "--batch-size", 8, "--threads", 1)
+    assert main("train", "--data", "set", *options, "--out", "run") == 0
+    assert main("report", "run", "--threads", 1) == 0
+    assert rb"gr\udcfcn" in Path("run/report.html").read_bytes()
+    assert main("export", "run", "--onnx") == 0
+    names = ["blue", "gr\udcfcn", "red"]
+    assert json.loads(Path("run.json").read_bytes())["class_names"] == names
+    assert list(PictureClassifier.load("run.onnx").class_names) == names

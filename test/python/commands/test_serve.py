@@ -46,7 +46,7 @@ def test_as_a_program(trained, tmp_path, number):
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (("no",), 1, "'no'"),
+        (("no",), 1, "[load] no does not exist"),
         (("RUN", "--host", "256.0.0.1", "--port", "0"), 1, "--host 256.0.0.1 --port 0"),
         (("RUN", "--port", "70000"), 1, "--port 70000"),
         (("RUN", "--batch", "0"), 2, "--batch"),

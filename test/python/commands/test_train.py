@@ -88,7 +88,7 @@ def test_what_a_run_on_pictures_leaves(trained):
     assert "test_top5" not in log[0]  # of three classes
     assert log[-1]["test_top1"] == 1.0
     settings = checkpoint.read_progress(trained / "checkpoint.safetensors")["settings"]
-    assert (settings["size"], settings["split"], settings["augment"]) == (16, 0.2, "standard")
+    assert (settings["size"], settings["split"], settings["augment"]) == (16, None, "standard")
     described = checkpoint.read_model(trained / "checkpoint.safetensors")
     assert described["class_names"] == ["blue", "green", "red"]
 
@@ -119,17 +119,20 @@ def test_stopped_and_resumed_is_as_never_stopped(
     assert outcome(out) == outcome(trained)
 
 
-def test_a_finished_run_saves_a_model_that_is_missing(run, trained, tmp_path):
+def test_a_finished_run_saves_a_model_that_is_missing(run, trained, tmp_path, capsys):
     shutil.copytree(trained, tmp_path / "run")
     (tmp_path / "run" / "model.safetensors").unlink()
     assert run("--out", tmp_path / "run", "--resume", "--threads", 1) == 0
     assert outcome(tmp_path / "run") == outcome(trained)
+    assert "the run has had all its epochs: --epochs N, with" in capsys.readouterr().out
 
 
 def test_other_settings_are_refused(run, colours, trained, capsys):
     for option, value in (("--size", 32), ("--split", 0.5), ("--augment", "rand")):
         assert run("--out", trained, "--resume", option, value) == 2
-        assert f"{option} was " in capsys.readouterr().err
+        error = capsys.readouterr().err
+        assert f"{option} was " in error
+        assert f"and stays so: leave out {option}\n" in error
     assert run("--data", colours, "--out", trained) == 2
     assert "has a run: use --resume" in capsys.readouterr().err
 
@@ -148,6 +151,8 @@ def test_pictures_that_are_split_already(run, tmp_path, capsys):
     assert run("--data", tmp_path / "set", *QUICK, "--out", tmp_path / "run") == 0
     assert "set: 12 images; held out: 4" in capsys.readouterr().out
     assert PictureClassifier.load(tmp_path / "run").class_names == ("blue", "green", "red")
+    assert run("--data", tmp_path / "set", *QUICK, "--split", 0.2, "--out", tmp_path / "2") == 2
+    assert "set has folders Train and val, which say what is held out" in capsys.readouterr().err
     write_colours(tmp_path / "other" / "train", 2, ("red",))
     write_colours(tmp_path / "other" / "val", 2, ("red", "green"))
     assert run("--data", tmp_path / "other", *QUICK, "--out", tmp_path / "2") == 1
@@ -172,8 +177,17 @@ def test_a_column_says_what_is_held_out(run, colours, tmp_path, capsys):
     options = ("--data", tmp_path / "list.csv", *QUICK, "--epochs", 1)
     assert run(*options, "--out", tmp_path / "run") == 0
     assert "list: 6 images; held out: 2" in capsys.readouterr().out
-    assert run(*options, "--split", 0.5, "--out", tmp_path / "2") == 1
-    assert "column 'is_valid' says which pictures are held out" in capsys.readouterr().err
+    for share in (0.2, 0.5):
+        assert run(*options, "--split", share, "--out", tmp_path / "2") == 1
+        error = capsys.readouterr().err
+        assert "column 'is_valid' says which pictures are held out" in error
+        assert "(singa train: leave out --split)" in error
+    for value in (0, 1):
+        same = [f"{line[:-1]}{value}" for line in lines]
+        (tmp_path / "same.csv").write_text("\n".join(["file,label,is_valid", *same]))
+        assert run("--data", tmp_path / "same.csv", *QUICK, "--out", tmp_path / "2") == 1
+        said = f"{8 - 8 * value} pictures are for the training, and {8 * value} for the test"
+        assert f"same.csv: {said}: both need some\n" in capsys.readouterr().err
     (tmp_path / "list.csv").write_text("\n".join(["file,label,age", *lines]))
     assert run(*options, "--out", tmp_path / "2") == 1
     assert "columns that are not used: 'age'" in capsys.readouterr().err
@@ -457,6 +471,13 @@ def test_data_that_are_not_recognised(run, tmp_path, capsys, files, message):
         (("--data", "FOLDER", "--model", "resnet20"), 2, "choose from alexnet, "),
         (("--size", "3"), 2, "--size is for a folder of pictures"),
         (("--augment", "rand"), 2, "--augment is for a folder of pictures"),
+        (("--workers", "1"), 2, "--workers is for a folder of pictures"),
+        (("--augment", "rand", "--no-augment"), 2, "--augment is not allowed with --no-augment"),
+        (("--optimizer", "adamw", "--momentum", "0.5"), 2, "--momentum is for --optimizer sgd"),
+        (("--data", "FOLDER", "--columns", "file,label"), 1, "is for a CSV file, and FOLDER is a"),
+        (("--data", "FOLDER", "--download"), 1, "FOLDER has other data: --download gets CIFAR-10"),
+        (("--data", "FOLDER", "--out", "FOLDER/red/0.jpg"), 2, "0.jpg: FOLDER/red/0.jpg is no"),
+        (("--data", "FOLDER", "--out", "/dev/null/run"), 2, "/dev/null is no folder"),
         (("--data", "FOLDER", "--split", "1"), 2, "must lie between 0 and 1, got 1"),
         (("--data", "FOLDER/red/0.jpg"), 1, "0.jpg is a file, but no CSV file. --data takes"),
         (("--data", "FOLDER/red"), 1, "its pictures lie in no folder of a class"),
@@ -469,7 +490,7 @@ def test_data_that_are_not_recognised(run, tmp_path, capsys, files, message):
 def test_errors(run, colours, tmp_path, monkeypatch, capsys, options, status, message):
     monkeypatch.chdir(tmp_path)
     assert run(*(option.replace("FOLDER", str(colours)) for option in options)) == status
-    assert message in capsys.readouterr().err
+    assert message.replace("FOLDER", str(colours)) in capsys.readouterr().err
 
 
 def test_without_pillow_it_takes_one_sentence(run, colours, tmp_path, monkeypatch, capsys):

@@ -252,6 +252,7 @@ def test_a_column_for_each_class(folder):
         ("file,label,age", ["a,3"], "columns that are not used: 'age'.*columns="),
         ("file,label,category", ["a,b"], "not used: 'category'"),
         ("file,kind,colour", ["a,b"], "not used: 'colour'"),
+        ("file,label", ["a", ""], "line 3: expected a picture and a class.*or remove the line"),
         ("file,cat,dog", ["1,0", "1,1"], "line 3: 2 of the columns cat, dog are 1.*--multilabel"),
         ("file,cat,dog", ["1,0", "0,0"], "line 3: 0 of the columns cat, dog are 1"),
         ("file,label", ["1.5", "2.25", "3"], r"numbers, not classes \(1\.5\)"),
@@ -265,6 +266,23 @@ def test_a_column_for_each_class(folder):
 def test_columns_and_labels_that_are_refused(folder, header, rows, message):
     with pytest.raises(ValueError, match=message):
         listed(folder, header, rows)
+
+
+def test_a_label_file_in_another_encoding_names_the_line(folder):
+    for text, line in (("file,label\nblue/0.jpg,b\nred/1.png,r\xf6t\n".encode("latin-1"), 3),
+                       ("file,label\nblue/0.jpg,b\n".encode("utf-16"), 1)):  # fmt: skip
+        (folder / "list.csv").write_bytes(text)
+        with pytest.raises(
+            ValueError, match=rf"list\.csv, line {line}: .* save it as CSV in UTF-8"
+        ):
+            ImageFolder(folder / "list.csv")
+    (folder / "list.csv").write_bytes("\ufefffile,label\nblue/0.jpg,b\xf6\n".encode())
+    assert ImageFolder(folder / "list.csv").classes == ("b\xf6",)
+
+
+def test_columns_of_a_folder_are_refused(folder):
+    with pytest.raises(ValueError, match=r"columns=\('a', 'b'\) is for a CSV file, and .* folder"):
+        ImageFolder(folder, columns=("a", "b"))
 
 
 def test_names_of_several_words_are_classes(folder):

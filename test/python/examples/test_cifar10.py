@@ -177,7 +177,7 @@ def test_no_gpu(main, tmp_path, monkeypatch, capsys):
         (["--data", "."], 1, "holds none of data_batch_1.bin"),
         (["--data", __file__], 1, "is not a folder"),
         (["--model", "resnet21"], 2, "invalid choice: 'resnet21' (choose from"),
-        (["--out", f"{__file__}/run"], 1, f"Not a directory: '{__file__}/run'"),
+        (["--out", f"{__file__}/run"], 2, f"--out {__file__}/run: {__file__} is no folder"),
         (["--images", "0"], 2, "argument --images: must be 1 or more, got 0"),
         (["--epochs", "-1"], 2, "argument --epochs: must be 1 or more, got -1"),
         (["--batch-size", "2.5"], 2, "argument --batch-size: must be 1 or more, got 2.5"),

@@ -15,7 +15,7 @@ if [[ ${1-} == --external ]]; then
   set -- -D nb_execution_mode=off "$@"
 fi
 
-scripts/install.sh docs
+scripts/install.sh docs torch # which a tutorial trains with
 export OMP_NUM_THREADS=${OMP_NUM_THREADS-1} # tutorials run beside each other
 .venv/bin/python -m sphinx --fail-on-warning --keep-going --jobs "${JOBS:-auto}" --quiet \
   -b $builder -d $doctrees "$@" docs $site 2> >(grep -v '^\[IPKernelApp\] WARNING' >&2)

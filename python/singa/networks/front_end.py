@@ -69,6 +69,7 @@ class FrontEnd:
     of_shape  the function that computes a node of its input's shape alone, None for other nodes
     branch    the branch that a node takes where constants decide it, None for other nodes
     fusion    merges steps
+    shown     the name of an operator in summaries and reports
     """
 
     name: str
@@ -79,3 +80,4 @@ class FrontEnd:
     of_shape: Callable[[Node], Callable[[Sequence[int]], Array] | None]
     branch: Callable[[Node, Mapping[str, Array]], Graph | None]
     fusion: type[Fusion]
+    shown: Callable[[str], str] = str

@@ -76,7 +76,7 @@ class CompiledNode:
         self.on_host = front.on_host(node)
         self.of_shape = front.of_shape(node)
         self.last_uses: tuple[str, ...] = ()  # values that nothing needs after this step
-        self.marker: Marker = _marker_of(node.op)(self)
+        self.marker: Marker = _marker_of(front.shown(node.op))(self)
         host = reader.host if reader is not None else ()
         either: bool | tuple[int, ...] = reader.either if reader is not None else False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,9 @@ _INSTEAD = {
     "nonzero": _COUNT,
     "masked_select": _COUNT,
 }
+
+#: What names of operators have besides what people call them.
+_ADDED = re.compile(r"^_?(native_)?|_legit\w*|\.\w+$")
 
 #: Checks of sizes: they have no results.
 CHECKS = "_assert_scalar"
@@ -144,6 +148,12 @@ def _branch(node: Node, constants: Mapping[str, Array]) -> Graph | None:
     return None
 
 
+def _shown(op: str) -> str:
+    """An operator's name without what PyTorch adds for itself, as in
+    _native_batch_norm_legit_functional and mean.dim."""
+    return "+".join([_ADDED.sub("", each) for each in op.split("+")])
+
+
 TORCH = FrontEnd(
     name="from_torch",
     function="from_torch",
@@ -153,4 +163,5 @@ TORCH = FrontEnd(
     of_shape=_of_shape,
     branch=_branch,
     fusion=TorchFusion,
+    shown=_shown,
 )

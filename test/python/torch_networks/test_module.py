@@ -316,7 +316,7 @@ def test_a_norm_and_an_activation_are_one_step(torch: ModuleType) -> None:
     net.compile([_batch()[0]])
     assert [row.kind for row in net.summary().rows][:2] == [
         "conv2d",
-        "_native_batch_norm_legit_no_training+relu",
+        "batch_norm+relu",
     ]
 
 

@@ -21,7 +21,7 @@ from ..data.transforms import Transform
 from ..training.program import say, warnings_as_notes
 from ..training.recipe import load_cifar10
 from ..training.task import TASKS, OneClass, Regression, SeveralLabels, Task
-from .picture_size import fitting_epochs, fitting_size, usual_side
+from .picture_size import fitting_epochs, fitting_size, usual_sides
 
 Statistics = tuple[Sequence[float], Sequence[float]]
 
@@ -59,6 +59,7 @@ class PictureSets:
     channels  of the images
     size      side of what the network gets, in pixels
     task      what an image has: see `training.task`
+    cut       of long pictures, a sentence on what they lose
     """
 
     kind: str
@@ -70,6 +71,7 @@ class PictureSets:
     channels: int
     size: int
     task: Task = field(default_factory=OneClass)
+    cut: str = ""
 
     def for_prediction(self) -> Transform:
         """What prepares a picture of any size."""
@@ -236,7 +238,7 @@ def load(args: argparse.Namespace, statistics: Statistics | None = None) -> Pict
         f"{'held out' if kind == 'pictures' else sets.test.name}: {len(sets.test)}"
     )
     if kind == "pictures":
-        say(f"the network gets {sets.size} x {sets.size} pixels of each")
+        say(f"the network gets {sets.size} x {sets.size} pixels of each{sets.cut}")
     return sets
 
 
@@ -251,7 +253,7 @@ def choose_by_pictures(args: argparse.Namespace) -> None:
         place = args.data if parts is None else parts[0]
         listed = data.ImageFolder(place, columns=_columns(args), task=task_name(args))
     if args.size is None:
-        args.size = fitting_size(args.architecture, usual_side(listed.paths))
+        args.size = fitting_size(args.architecture, usual_sides(listed.paths)[0])
     if args.epochs is None:
         count = len(listed)
         if parts is None:
@@ -333,14 +335,20 @@ def _load_pictures(args: argparse.Namespace, statistics: Statistics | None) -> P
     task = TASKS[train.task].of(train.classes, train.labels)
     statistics = statistics or (data.IMAGENET_MEAN, data.IMAGENET_STD)
     # Of pictures that are no larger nothing is cut off.
-    is_whole = usual_side(train.paths) <= args.size
+    shorter, longer = usual_sides(train.paths)
+    is_whole = shorter <= args.size
     prepare = data.evaluation_transform(args.size, *statistics, 1.0 if is_whole else 0.875)
     augment: Transform = prepare
     if not args.no_augment:
         augment = data.training_transform(
             args.size, *statistics, args.augment, *([_WHOLE] if is_whole else [])
         )
-    return PictureSets("pictures", train, test, train.classes, augment, prepare, 3, args.size, task)
+    cut = ""
+    if 2 * longer > 3 * shorter:  # not that of a photograph
+        cut = f": the middle square, of pictures with sides of {shorter} and {longer} pixels"
+    return PictureSets(
+        *("pictures", train, test, train.classes, augment, prepare, 3, args.size, task, cut)
+    )
 
 
 def _shortened(names: tuple[str, ...], most: int = 10) -> str:

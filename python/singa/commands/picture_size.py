@@ -25,18 +25,20 @@ _EPOCHS, _MOST_EPOCHS = 20, 60
 _PIXELS = 2000 * 64**2 * _EPOCHS
 
 
-def usual_side(paths: Sequence[Path]) -> int:
-    """The median of the shorter sides of some pictures, in pixels; 0 if none can be read."""
+def usual_sides(paths: Sequence[Path]) -> tuple[int, int]:
+    """The medians of the shorter and the longer sides of some pictures, in pixels; 0 if none can be
+    read."""
     step = max(len(paths) // _SAMPLE, 1)
     sides = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what is read again later
         for path in paths[::step]:
             try:
-                sides.append(min(picture_size(path)))
+                sides.append(sorted(picture_size(path)))
             except (BrokenPictureError, FileNotFoundError):
                 continue
-    return int(np.median(sides)) if sides else 0
+    shorter, longer = np.median(sides, 0) if sides else (0, 0)
+    return int(shorter), int(longer)
 
 
 def fitting_size(architecture: str, side: int) -> int:

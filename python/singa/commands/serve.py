@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import sys
 import threading
 import time
@@ -107,11 +108,16 @@ def serve(args: argparse.Namespace) -> int:
             service = Service((args.host, args.port), batches, limits)
         except (OSError, OverflowError) as error:
             batches.close()
-            raise OSError(f"--host {args.host} --port {args.port}: {error}") from error
+            why = getattr(error, "strerror", None) or str(error)
+            if getattr(error, "errno", None) == errno.EADDRINUSE:
+                why += "; give another --port, or 0 for a free one"
+            raise OSError(f"--host {args.host} --port {args.port}: {why}") from error
         answering = threading.Thread(target=service.serve_forever, args=(0.05,), name="service")
         answering.start()
         host = f"[{args.host}]" if ":" in args.host else args.host
-        say(f"http://{host}:{service.server_port}")
+        address = f"http://{host}:{service.server_port}"
+        say(address)
+        say(f"to ask it: curl -F image=@PICTURE {address}/predict")
         while not stop:
             time.sleep(0.05)
         answered = service.stop()

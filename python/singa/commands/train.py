@@ -54,7 +54,7 @@ import numpy as np
 import singa
 
 from .. import autograd, device, distributed, models
-from ..launcher.command_line import command_parser
+from ..launcher.command_line import command_parser, program_name
 from ..model import Model
 from ..tensor import Tensor, from_numpy
 from ..training import Callback, Trainer
@@ -320,7 +320,8 @@ def train(args: argparse.Namespace) -> int:
         say("the run has had all its epochs: --epochs N, with a larger N, trains it longer")
     say(f"weights, curves and log are in {args.out}")
     if sets.kind == "pictures":
-        say(f"to use it: python -m singa predict {args.out} PICTURE...")
+        say(f"to look at it: {program_name('report')} {args.out}")
+        say(f"to use it: {program_name('predict')} {args.out} PICTURE...")
     return 0
 
 

@@ -6,6 +6,7 @@ import math
 import os
 import platform
 import re
+import textwrap
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Report(dict[str, Any]):
-    """A dict that prints one entry per line."""
+    """A dict that prints its entries one below the other, in 80 columns."""
 
     def rows(self) -> list[tuple[str, str]]:
         """The entries, with their values as text."""
@@ -34,7 +35,11 @@ class Report(dict[str, Any]):
 
     def __str__(self) -> str:
         width = max((len(key) for key in self), default=0)
-        return "\n".join(f"{key:<{width}}  {text}" for key, text in self.rows())
+        whole = {"break_long_words": False, "break_on_hyphens": False}
+        return "\n".join(
+            f"{key:<{width}}  " + f"\n{'':{width}}  ".join(textwrap.wrap(text, 78 - width, **whole))
+            for key, text in self.rows()
+        )
 
     __repr__ = __str__
 

@@ -109,6 +109,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._write(200, self.server.metrics(), _PROMETHEUS)
         elif path == "/":
             self._send(200, self.server.about())
+        elif path == "/predict":
+            self._send(405, {"error": "send a picture: curl -F image=@picture.jpg .../predict"})
         else:
             self._send(404, {"error": f"there is no {path}: GET /, /health or /metrics"})
 
@@ -247,6 +249,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
+        if status == 405:
+            self.send_header("Allow", "POST")
         if status == 503:
             self.send_header("Retry-After", "1")
         if self.close_connection:

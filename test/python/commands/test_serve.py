@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -29,6 +30,8 @@ def test_as_a_program(trained, tmp_path, number):
     ) as process:
         address = process.stdout.readline().strip()
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+", address)
+        ask = f"to ask it: curl -F image=@PICTURE {address}/predict\n"
+        assert process.stdout.readline() == ask
         body = (tmp_path / "a.png").read_bytes()
         with urllib.request.urlopen(f"{address}/predict?top=1", body) as answer:
             (best,) = json.load(answer)["predictions"]
@@ -41,6 +44,14 @@ def test_as_a_program(trained, tmp_path, number):
         process.send_signal(number)
         out, error = process.communicate(timeout=60)
     assert (process.returncode, out, error) == (0, "", "")
+
+
+def test_a_port_that_is_taken(trained, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert run(trained, "--port", port, "--batch", 1) == 1
+    message = f"--port {port}: Address already in use; give another --port, or 0 for a free one\n"
+    assert capsys.readouterr().err.endswith(message)
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,8 @@ def test_output_and_broken_files(run, colours, tmp_path, capsys):
     out, error = capsys.readouterr()
     assert error.startswith("note: [ImageFolder] 3 of 48 files cannot be read and are left out: ")
     assert "3 classes: blue, green, red\ncolours: 36 images; held out: 9\n" in out
-    assert f"to use it: python -m singa predict {tmp_path / 'run'} PICTURE..." in out
+    assert f"to look at it: python -m singa report {tmp_path / 'run'}\n" in out
+    assert f"to use it: python -m singa predict {tmp_path / 'run'} PICTURE...\n" in out
 
 
 def test_pictures_that_are_split_already(run, tmp_path, capsys):
@@ -157,6 +158,19 @@ def test_pictures_that_are_split_already(run, tmp_path, capsys):
     write_colours(tmp_path / "other" / "val", 2, ("red", "green"))
     assert run("--data", tmp_path / "other", *QUICK, "--out", tmp_path / "2") == 1
     assert "classes that are not in `classes`: green" in capsys.readouterr().err
+
+
+def test_what_is_cut_off_long_pictures_is_said(run, tmp_path, capsys):
+    for name in ("red", "blue"):
+        (tmp_path / "set" / name).mkdir(parents=True)
+        for number in range(5):
+            coloured(name, number, 16, 25 if number else 99).save(
+                tmp_path / "set" / name / f"{number}.png"
+            )
+    options = ("--data", tmp_path / "set", *QUICK, "--epochs", 1)
+    assert run(*options, "--out", tmp_path / "run") == 0
+    said = "gets 16 x 16 pixels of each: the middle square, of pictures with sides of 16 and 25"
+    assert said in capsys.readouterr().out
 
 
 def test_a_csv_file(run, colours, tmp_path, capsys):

@@ -100,6 +100,8 @@ def test_other_paths(classifier, files):
         assert ask(service, "HEAD", "/health") == (200, "")
         assert ask(service, "GET", "/no")[0] == 404
         assert ask(service, "POST", "/no", files[0])[0] == 404
+        status, answer = ask(service, "GET", "/predict")[:2]
+        assert (status, "curl -F image=@picture.jpg" in str(answer)) == (405, True)
         status, answer = ask(service, "PUT", "/predict", files[0])
         assert (status, answer) == (501, {"error": "Unsupported method ('PUT')"})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -28,6 +28,9 @@ class DType(enum.IntEnum):
     bfloat16 = _c.kBFloat16
     int64 = _c.kInt64
     bool = _c.kBool
+
+    def __bool__(self) -> Literal[True]:
+        return True  # also float32, whose value is 0: `dtype or default`
 
     def __repr__(self) -> str:
         return f"singa.{self.name}"

@@ -62,6 +62,11 @@ def test_result_type_is_pytorch(torch):
         assert found.name == named(expected), (first, second)
 
 
+def test_every_type_is_true():
+    assert all(tensor.DType)  # for `dtype or default`; the value of float32 is 0
+    assert (tensor.float32 or tensor.float64) is tensor.float32
+
+
 def test_result_type_of_several():
     assert tensor.result_type(of([1], "int8"), of(1, "int64"), 3) == tensor.int8
     assert tensor.result_type(of([1], "int8"), of([1], "int64"), 2.5) == tensor.float32

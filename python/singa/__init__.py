@@ -81,6 +81,9 @@ def __getattr__(name: str) -> Any:
         except ModuleNotFoundError as error:
             if error.name != f"{__name__}.{name}":
                 raise
+        from .raw import words
+
+        raise words.module_error(__name__, name)
     raise AttributeError(f"module 'singa' has no attribute {name!r}")
 
 

@@ -14,7 +14,10 @@ pictures when they are asked for; any other `Dataset` goes through the loader, t
     loader = data.DataLoader(train, 32, shuffle=True, transform=transform, num_workers=2)
 """
 
+from typing import TYPE_CHECKING, Any
+
 from ..compat.image_batch_iter import ImageBatchIter
+from ..raw import words
 from .cifar import (
     CIFAR10_CLASSES,
     CIFAR10_MEAN,
@@ -121,3 +124,8 @@ __all__ = [
     "standard_augmentation",
     "training_transform",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        raise words.module_error(__name__, name)

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ..raw import words
 from ..raw.check import integer, names_keywords, one_of
 from . import label_file, picture_list
 from .dataset import ItemLists
@@ -161,6 +162,7 @@ class ImageFolder(ItemLists):
         several = KINDS[self.task].several
         return f"<ImageFolder {self.name}: {len(self)} pictures, {len(self.classes)} {several}>"
 
+    @words.says_what_to_write("split")
     def split(self, fraction: float | None = None, seed: int = 0) -> tuple[Self, Self]:
         """Two sets with the same classes: `fraction` of each class (default 0.2), drawn with
         `seed`, is in the second. Where a column of the CSV file says which pictures are held out,
@@ -198,6 +200,9 @@ class ImageFolder(ItemLists):
             read_picture(path, self.channels, shorter_side=1)
         else:
             self._read(path)
+
+
+words.answers(ImageFolder, words.DATASETS)
 
 
 def _check_folders(root: Path, names: Sequence[str]) -> None:

@@ -16,6 +16,9 @@ targets, or (N, 1, ...), are of two classes: probabilities of class 1; or any sc
 `threshold`, or `from_logits`. Nothing is guessed: what may mean two things raises ValueError.
 """
 
+from typing import TYPE_CHECKING, Any
+
+from ..raw import words
 from .base import Metric
 from .classes import (
     AUC,
@@ -43,3 +46,8 @@ __all__ = [
     "Recall",
     "count_top_k",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        raise words.module_error(__name__, name)

@@ -4,8 +4,9 @@ sgd = opt.SGD(lr=opt.OneCycle(0.1, total_steps=1000), momentum=0.9, weight_decay
 sgd(loss)  # backward, one update of each parameter, next step of the schedules
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..raw import words
 from ..raw.exports import defined, modules_of
 
 #: Modules whose names are not offered.
@@ -36,3 +37,6 @@ else:
     _public = defined(*modules_of(__name__, _INTERNAL_MODULES), internal=_INTERNAL)
     globals().update(_public)
     __all__ = [*_public]
+
+    def __getattr__(name: str) -> Any:
+        raise words.module_error(__name__, name)

@@ -1,6 +1,9 @@
 """Tools for training: Trainer with its callbacks, checkpoints, logs, curves, progress bars."""
 
+from typing import TYPE_CHECKING, Any
+
 from ..files.atomic import atomic_write
+from ..raw import words
 from .callbacks import BestModel, Callback, EarlyStopping
 from .csv_log import CsvLog
 from .curves import plot_curves
@@ -26,3 +29,8 @@ __all__ = [
     "plot_curves",
     "read_log",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        raise words.module_error(__name__, name)

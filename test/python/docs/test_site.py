@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from picture_folders import coloured, write_colours
 
 DOCS = Path(__file__).parents[3] / "docs"
 MODULES = ("autograd", "data", "layer", "models", "model", "opt", "tensor", "training", "metric")
@@ -72,3 +73,17 @@ def test_the_example_of_the_page_for_keras(monkeypatch: pytest.MonkeyPatch, tmp_
     results = names["net"].evaluate(names["x"][500:], names["y"][500:], metrics=["accuracy"])
     assert results["accuracy"] > 0.5
     assert (tmp_path / "net.singa").exists()
+
+
+def test_the_example_of_the_page_for_fastai(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_colours(tmp_path / "pets", 10, ("red", "blue"))
+    coloured("red", 99).save("cat.jpg")
+    text = (DOCS / "coming_from" / "fastai.md").read_text()
+    _, program = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    names: dict[str, Any] = {"__name__": "page"}
+    exec(program.replace('"resnet18"', '"lenet"').replace(", 32", ", 8"), names)
+    assert names["kinds"][0][0] == "red"
+    assert (tmp_path / "pets.singa").exists()

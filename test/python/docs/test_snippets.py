@@ -1,6 +1,6 @@
 """Programs on pages. The blocks of a page run in order, as one program; blocks under the label
-**PyTorch** or **Keras** are another one. A block that needs what its page does not have begins with
-```python fragment. Tutorials are executed with the site.
+**PyTorch**, **Keras** or **fastai** are another one. A block that needs what its page does not have
+begins with ```python fragment. Tutorials are executed with the site.
 """
 
 import ast
@@ -30,7 +30,7 @@ TESTED = {
     *("README.md", "docs/data.md", "docs/fine_tuning.md", "docs/index.md", "docs/training.md"),
     *(
         f"docs/coming_from/{page}.md"
-        for page in ("keras", "pytorch", "pytorch_modules", "pytorch_loops")
+        for page in ("fastai", "keras", "pytorch", "pytorch_modules", "pytorch_loops")
     ),
 }
 
@@ -83,7 +83,7 @@ def write_run(folder):
 
 
 def test_programs_of_two_libraries_are_told_apart():
-    for page, other in (("pytorch", "PyTorch"), ("keras", "Keras")):
+    for page, other in (("pytorch", "PyTorch"), ("keras", "Keras"), ("fastai", "fastai")):
         blocks = list(BLOCK.finditer(PAGES[f"docs/coming_from/{page}.md"]))
         assert [block["label"] for block in blocks[::2]] == [other] * (len(blocks) // 2)
         assert [block["label"] for block in blocks[1::2]] == ["singa"] * (len(blocks) // 2)

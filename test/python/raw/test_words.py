@@ -1,11 +1,14 @@
 """Words of PyTorch and Keras: taken where they mean the same, answered where they do not."""
 
 import copy
+import importlib
 import pickle
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
-from singa import autograd, layer, models, tensor
+from singa import autograd, data, layer, metric, model, models, opt, tensor, training
 from singa.raw import words
 
 X = tensor.from_numpy(np.random.default_rng(0).normal(size=(2, 3, 8, 8)).astype(np.float32))
@@ -89,8 +92,10 @@ def test_tensors_are_copied_as_before():
 
 def test_the_table_names_what_exists():
     """What the answers begin with is there, and the names that they answer are not."""
-    places = {"autograd": autograd, "tensor": tensor, "layer": layer}
-    tables = [words.TENSORS, words.LAYERS, *words.MODULES.values()]
+    modules = autograd, data, layer, metric, models, opt, tensor, training
+    places = {module.__name__.partition(".")[2]: module for module in modules}
+    tables = [words.TENSORS, words.LAYERS, words.DATASETS, *words.MODULES.values()]
+    tables += words.ARGUMENTS.values()
     for table in tables:
         for answer in table.values():
             module, dot, rest = answer.partition(".")
@@ -105,6 +110,12 @@ def test_the_table_names_what_exists():
             assert hasattr(net, first), answer
     for name in words.TENSORS:
         assert not hasattr(tensor.Tensor, name), name
+    for name in words.DATASETS:
+        assert not hasattr(data.ImageFolder, name), name
+    for module, names in words.MODULES.items():
+        for name, answer in names.items():
+            with pytest.raises(AttributeError, match=re.escape(f"{name!r}: use {answer}")):
+                getattr(importlib.import_module(module), name)
 
 
 @pytest.mark.parametrize(
@@ -119,3 +130,20 @@ def test_the_table_names_what_exists():
 def test_there_are_no_second_derivatives(call):
     with pytest.raises(TypeError, match=r"'create_graph': use .*has no second derivatives"):
         call(tensor.ones((2,)))
+
+
+@pytest.mark.parametrize("page", ["keras", "fastai"])
+def test_the_names_on_a_page_are_answered(page):
+    """Names in the first column of the page's table are singa's too, or an error says what to
+    write."""
+    text = (Path(__file__).parents[3] / "docs" / "coming_from" / f"{page}.md").read_text()
+    tables = [words.LAYERS, words.DATASETS, *words.MODULES.values(), *words.ARGUMENTS.values()]
+    answered = {name for table in tables for name in table}
+    modules = [data, layer, metric, model, models, opt, training]
+    answered |= {name for owner in (*modules, model.Model, training.Trainer) for name in dir(owner)}
+    rows = re.findall(r"^\| (`.*?) \| ", text.partition("## Names")[2], re.MULTILINE)
+    names = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+    assert len(names) > 20
+    for name in set(names) - {"dense.trainable = False", "mixed_bfloat16"}:  # not names to call
+        word = re.match(r"(?:\w+\.)*(\w+)", name)[1]
+        assert word in answered, name

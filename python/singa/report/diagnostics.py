@@ -35,7 +35,7 @@ class Report(dict[str, Any]):
 
     def __str__(self) -> str:
         width = max((len(key) for key in self), default=0)
-        whole = {"break_long_words": False, "break_on_hyphens": False}
+        whole: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
         return "\n".join(
             f"{key:<{width}}  " + f"\n{'':{width}}  ".join(textwrap.wrap(text, 78 - width, **whole))
             for key, text in self.rows()

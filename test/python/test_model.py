@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import singa
 from recorded import graphs
-from singa import autograd, layer, model, opt, tensor
+from singa import autograd, layer, model, models, opt, tensor
 from singa.files import state_files
 
 RANDOM = np.random.default_rng(3)
@@ -264,6 +264,22 @@ def test_arrays_are_taken_as_tensors(use_graph):
         net.eval()
         results.append((losses, net(x).numpy().tolist()))
     assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("use_graph", [False, True])
+def test_arrays_of_float64_stay_so_in_a_network_of_float64(use_graph):
+    x = RANDOM.standard_normal((4, 3))
+    y = x.sum(1, keepdims=True) + 1e-12 * np.arange(4)[:, None]
+    net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
+    net.set_optimizer(opt.SGD(lr=0.1))
+    net.compile([tensor.Tensor((4, 3), dtype="float64")], use_graph=use_graph)
+    for name, p in net.get_params().items():
+        p.set_value(1.0 if name.endswith("W") else 0.0)
+    _, loss = net(x, y)
+    assert loss.dtype == tensor.float64
+    np.testing.assert_allclose(float(loss), np.mean((1e-12 * np.arange(4)) ** 2), rtol=1e-2)
+    net.eval()
+    np.testing.assert_allclose(net(x).numpy(), x.sum(1, keepdims=True), rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("options", [{}, {"use_graph": True}, {"dtype": "bfloat16"}], ids=str)

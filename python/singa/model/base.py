@@ -282,7 +282,8 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
 
     def __call__(self, *input: Any, **kwargs: Any) -> Any:
         """Runs `train_one_batch`, or `forward` after eval(). NumPy arrays become tensors on the
-        device of the model, as `tensor.from_numpy` makes them."""
+        device of the model, as `tensor.from_numpy` makes them, but arrays of float64 stay so where
+        the parameters are of float64."""
         if not _MAY_HOLD_ARRAYS.isdisjoint(map(type, input)):
             input = self._as_tensors(input)
         if kwargs:
@@ -322,7 +323,9 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
                 continue
             if device is None and (device := self._place.device(self)) is not None:
                 copies = device.kind() == _c.DeviceKind_kCpu
-            if device is None or type(value) is not np.ndarray or value.dtype not in KEPT:
+            if value.dtype == np.float64 and self._place.is_of_float64(self):
+                found.append(tensor.from_numpy(value, device, dtype=tensor.float64))
+            elif device is None or type(value) is not np.ndarray or value.dtype not in KEPT:
                 found.append(as_tensor(value, device))
             else:  # the same with fewer calls
                 raw = _c.from_buffer(value, copies or not value.flags.writeable)

@@ -7,7 +7,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, cast
 
 from ..layer.base import CONTAINERS, Layer
-from ..tensor import Tensor
+from ..tensor import Tensor, float64
 
 if TYPE_CHECKING:
     from ..device import Device
@@ -41,6 +41,14 @@ class Place:
         if way is not None:
             self._way, self._found = way, weakref.ref(first)
         return first.device
+
+    def is_of_float64(self, layer: Layer) -> bool:
+        """Whether that parameter has elements of float64."""
+        self.device(layer)
+        found = None if self._found is None else self._found()
+        if found is None:
+            found = next(iter(layer.get_params().values()), None)
+        return found is not None and found.dtype == float64
 
 
 def _way(holder: Any, wanted: Tensor, above: tuple[int, ...]) -> list[Any] | None:

@@ -300,7 +300,13 @@ def _checked(name: str, x: Any, declared: ValueType, lengths: dict[str, int]) ->
     )
     if not fits:
         wanted = ", ".join("?" if isinstance(n, str) else str(n) for n in declared.shape)
-        raise ValueError(f"[from_torch] input {name!r} has shape ({wanted}), got {tuple(x.shape)}")
+        message = f"[from_torch] input {name!r} has shape ({wanted}), got {tuple(x.shape)}"
+        if tuple(x.shape[1:]) == declared.shape[1:]:
+            message += (
+                ". PyTorch has exported the module for this batch alone: its code may take len(x) "
+                "where x.shape[0] would leave it open"
+            )
+        raise ValueError(message)
     if x.dtype.name == declared.type:
         return x
     if is_float(x.dtype) or numpy_type(declared.type).kind not in "iu":

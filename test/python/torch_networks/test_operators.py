@@ -117,6 +117,35 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
             t.cat([x, x > 0], 1) + x.scatter(2, x.argmin(2, keepdim=True), 0.4).repeat(1, 2, 1, 1)
         ),
         lambda t, F, x: x.scatter(3, x.argmax(3, keepdim=True), x.mean(3, keepdim=True)),
+        lambda t, F, x: x.scatter_add(2, (x[:, :2, :4] * 9).long() % 6, x.detach() * 2),
+    ],
+    "scatter_reduce": [
+        lambda t, F, x, reduce=reduce, own=own: x.scatter_reduce(
+            2, (x * 9).long() % 6, 2 * x, reduce, include_self=own
+        )
+        for reduce in ("sum", "mean", "prod", "amax", "amin")
+        for own in (True, False)
+    ],
+    "sampling": [
+        *[
+            lambda t, F, x, mode=mode, padding=padding: F.grid_sample(
+                x,
+                x[:, :2, :4, :3].permute(0, 2, 3, 1),
+                mode,
+                padding,
+                align_corners=mode == "nearest",
+            )
+            for mode in ("bilinear", "nearest", "bicubic")
+            for padding in ("zeros", "border", "reflection")
+        ],
+        lambda t, F, x: F.grid_sample(
+            x[:, None], x[:, None, :2, :4, :3].repeat(1, 1, 1, 1, 1), align_corners=False
+        ),
+        lambda t, F, x: F.grid_sample(
+            x,
+            F.affine_grid(x[:, 0, :2, :3], (4, 3, 5, 7), align_corners=False),
+            align_corners=False,
+        ),
     ],
     "windows": [
         lambda t, F, x: (

@@ -139,16 +139,64 @@ def gather(call: Call, x: Tensor, axis: int, indices: Tensor, sparse_grad: bool 
     return autograd.gather_elements(x, indices, axis)
 
 
+def _scattered(
+    x: Tensor, axis: int, indices: Tensor, source: Tensor, reduction: str = "none"
+) -> Tensor:
+    """As scatter_elements. `source` may be larger than the indices: its first elements count."""
+    lengths = tuple(indices.shape)
+    if tuple(source.shape) != lengths:
+        source = autograd.slice(source, [0] * len(lengths), lengths, range(len(lengths)))
+    return autograd.scatter_elements(x, indices, same_type(source, x), axis, reduction)
+
+
 @computes("scatter.src")
 def scatter(call: Call, x: Tensor, axis: int, indices: Tensor, source: Tensor) -> Tensor:
     """x with elements along an axis replaced."""
-    return autograd.scatter_elements(x, indices, same_type(source, x), axis)
+    return _scattered(x, axis, indices, source)
 
 
 @computes("scatter_add")
 def scatter_add(call: Call, x: Tensor, axis: int, indices: Tensor, source: Tensor) -> Tensor:
     """x with elements added along an axis."""
-    return autograd.scatter_elements(x, indices, same_type(source, x), axis, "add")
+    return _scattered(x, axis, indices, source, "add")
+
+
+#: By what PyTorch calls them: the reduction, and what changes nothing in it.
+_REDUCTIONS = {
+    "sum": ("add", 0.0),
+    "mean": ("add", 0.0),
+    "prod": ("mul", 1.0),
+    "amax": ("max", -math.inf),
+    "amin": ("min", math.inf),
+}
+
+
+@computes("scatter_reduce.two")
+def scatter_reduce(
+    call: Call,
+    x: Tensor,
+    axis: int,
+    indices: Tensor,
+    source: Tensor,
+    reduce: str,
+    include_self: bool = True,
+) -> Tensor:
+    """x with elements joined with others along an axis."""
+    reduction, neutral = _REDUCTIONS[reduce]
+    if not is_float(x.dtype):
+        raise Refused("a reduction of integers")
+    lengths = tuple(indices.shape)
+    if not include_self:
+        instead = autograd.expand(call.run.number(neutral, x), lengths)
+        x = _scattered(x, axis, indices, instead)
+    y = _scattered(x, axis, indices, source, reduction)
+    if reduce != "mean":
+        return y
+    one = call.run.number(1.0, x)
+    count = _scattered(
+        autograd.expand(one, tuple(x.shape)), axis, indices, autograd.expand(one, lengths), "add"
+    )
+    return y / (count if include_self else autograd.clip(count - 1.0, 1.0, None))
 
 
 @computes("scatter.value")

@@ -149,3 +149,15 @@ _resized("bilinear", True, True, "_upsample_bilinear2d_aa")
 _resized("bicubic", True, False, "upsample_bicubic2d")
 _resized("bicubic", True, True, "_upsample_bicubic2d_aa")
 _resized("trilinear", True, False, "upsample_trilinear3d")
+
+
+_MODES = ("bilinear", "nearest", "bicubic")
+_PADDINGS = ("zeros", "border", "reflection")
+
+
+@computes("grid_sampler_2d", "grid_sampler_3d")
+def grid_sampler(
+    call: Call, x: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bool
+) -> Tensor:
+    """Images at real-valued positions."""
+    return autograd.grid_sample(x, grid, _MODES[mode], _PADDINGS[padding], align_corners)

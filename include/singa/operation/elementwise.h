@@ -65,6 +65,8 @@ enum class UnaryOp : int {
   kExp2,        ///< 2^x
   kCelu,        ///< x >= 0 ? x : a·(exp(x / a) − 1)
   kLogSigmoid,  ///< log(sigmoid(x))
+  kExpm1,       ///< e^x − 1, exact to rounding near 0
+  kLog1p,       ///< log(1 + x), likewise
   kCount
 };
 

@@ -23,7 +23,7 @@ from .arithmetic import (
     not_equal,
     with_operands,
 )
-from .base import BuiltinOperator, tensor_of
+from .base import tensor_of
 from .conversion import Promoting, cast, converted
 from .elementwise import Elementwise, abs, reciprocal, sqrt
 from .indexing import where
@@ -32,70 +32,25 @@ if TYPE_CHECKING:
     from ..tape.operator import Raw
 
 
-class _Wide(BuiltinOperator):
-    """Base class of functions of one tensor that are computed in its wide type."""
-
-    def forward(self, x: Raw) -> Raw:
-        wide = x.AsType(_wide(x.data_type()))
-        y = self._value(wide)
-        self.save(wide, y)
-        return y.AsType(x.data_type())
-
-    def backward(self, dy: Raw) -> Raw:
-        x, y = self.load()
-        slope = self._slope(x, y)
-        product = _c.Binary(_c.BinaryOp_kMul, dy.AsType(x.data_type()), slope)
-        return product.AsType(dy.data_type())
-
-    def _value(self, x: Raw) -> Raw:
-        raise NotImplementedError
-
-    def _slope(self, x: Raw, y: Raw) -> Raw:
-        raise NotImplementedError
-
-
 def _wide(kind: int) -> int:
     """The type in which numbers of this type are computed."""
     return int(wide_type(BY_VALUE[kind]))
-
-
-def _shifted(x: Raw, number: float) -> Raw:
-    return _c.Unary(_c.UnaryOp_kAddScalar, x, number)
-
-
-def _scaled(x: Raw, number: float) -> Raw:
-    return _c.Unary(_c.UnaryOp_kMulScalar, x, number)
 
 
 def _compared(code: int, x: Raw, number: float) -> Raw:
     return _c.Compare(code, x, _c.Full((), number, x.device(), x.data_type()))
 
 
-class Expm1(_Wide):
+class Expm1(Elementwise):
     """e^x - 1, exact to rounding near 0 as well."""
 
-    def _value(self, x: Raw) -> Raw:
-        # tanh(x/2)·(e^x + 1) loses no digits
-        half = _c.Unary(_c.UnaryOp_kTanh, _scaled(x, 0.5))
-        return _c.Binary(_c.BinaryOp_kMul, half, _shifted(_c.Unary(_c.UnaryOp_kExp, x), 1.0))
-
-    def _slope(self, x: Raw, y: Raw) -> Raw:
-        return _c.Unary(_c.UnaryOp_kExp, x)
+    code: int = _c.UnaryOp_kExpm1
 
 
-class Log1p(_Wide):
+class Log1p(Elementwise):
     """log(1 + x), exact to rounding near 0 as well; NaN below -1."""
 
-    def _value(self, x: Raw) -> Raw:
-        # 2·atanh(x / (2 + x)) near 0
-        quotient = _c.Binary(_c.BinaryOp_kDiv, x, _shifted(x, 2.0))
-        near = _scaled(_c.Unary(_c.UnaryOp_kAtanh, quotient), 2.0)
-        far = _c.Unary(_c.UnaryOp_kLog, _shifted(x, 1.0))
-        size = _c.Unary(_c.UnaryOp_kAbs, x)
-        return _c.Where(_compared(_c.BinaryOp_kLess, size, 0.5), near, far)
-
-    def _slope(self, x: Raw, y: Raw) -> Raw:
-        return _c.Unary(_c.UnaryOp_kReciprocal, _shifted(x, 1.0))
+    code: int = _c.UnaryOp_kLog1p
 
 
 def _has_sign(x: Raw) -> Raw:

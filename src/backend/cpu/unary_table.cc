@@ -5,6 +5,7 @@
 
 #include <array>
 #include <bit>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -87,8 +88,11 @@ class ForwardPlan final : public TablePlan<UnarySpec, BFloat16> {
   explicit ForwardPlan(const UnarySpec& spec) {
     formula::SwitchOperation(spec.kind, [&]<UnaryOp kOp>() {
       if constexpr (formula::HasVectorForm(kOp))
-        Fill(table_.data(),
-             [](float x) SINGA_INLINE_LAMBDA { return formula::VectorUnary<kOp>(x); });
+        Fill(table_.data(), [](float x) SINGA_INLINE_LAMBDA {
+          if constexpr (!formula::IsForAll(kOp))
+            if (std::fabs(x) > formula::LargestOf(kOp)) return formula::Unary(kOp, x, 0.0f, 0.0f);
+          return formula::VectorUnary<kOp>(x);
+        });
     });
   }
   void Run(const Execution& execution) const override {
@@ -105,8 +109,12 @@ class BackwardPlan final : public TablePlan<UnaryBackwardSpec, float> {
   explicit BackwardPlan(const UnaryBackwardSpec& spec) {
     formula::SwitchOperation(spec.kind, [&]<UnaryOp kOp>() {
       if constexpr (formula::HasVectorSlope(kOp))
-        Fill(table_.data(),
-             [](float x) SINGA_INLINE_LAMBDA { return formula::VectorGradient<kOp>(1.0f, x); });
+        Fill(table_.data(), [](float x) SINGA_INLINE_LAMBDA {
+          if constexpr (!formula::IsForAll(kOp))
+            if (std::fabs(x) > formula::LargestOf(kOp))
+              return formula::UnaryGradient(kOp, 1.0f, x, 0.0f, 0.0f);
+          return formula::VectorGradient<kOp>(1.0f, x);
+        });
     });
   }
   void Run(const Execution& execution) const override {

@@ -95,12 +95,6 @@ constexpr C ShiftRight(C a, C b) {
   if (b < 0 || b >= static_cast<C>(8 * sizeof(C))) return a < 0 ? -1 : 0;
   return a >> b;
 }
-/// log(e^a + e^b), which is finite for numbers of any size, and infinite for infinities.
-template <class C>
-constexpr C LogAddExp(C a, C b) {
-  const C larger = a > b || a != a ? a : b;
-  return larger + std::log1p(a == b ? C(1) : std::exp(-std::fabs(a - b)));
-}
 /// Integers: by squaring, wrapping around; a negative exponent gives the truncated result.
 template <class C>
 constexpr C Pow(C a, C b) {

@@ -11,6 +11,7 @@
 
 #include "model/formula/arithmetic.h"
 #include "model/formula/loop_kind.h"
+#include "model/formula/unary.h"
 #include "singa/operation/elementwise.h"
 
 namespace singa::formula {
@@ -76,7 +77,8 @@ constexpr bool HasBinaryGradient(BinaryOp op) { return FactsOf(op).db >= Gradien
 #pragma GCC diagnostic push
 #pragma GCC diagnostic error "-Wswitch"
 
-template <class C>
+/// c = f(a, b). `Math` is as in Unary.
+template <class Math = Library, class C>
 [[gnu::always_inline]] constexpr C Binary(BinaryOp op, C a, C b) {
   using namespace arithmetic;  // NOLINT(google-build-using-namespace): the rows read as formulas
   constexpr C k0 = 0;
@@ -107,7 +109,7 @@ template <class C>
 }
 
 /// The derivative for a where `first`, else for b.
-template <class C>
+template <class Math = Library, class C>
 [[gnu::always_inline]] constexpr C BinaryGradient(BinaryOp op, bool first, C dy, C a, C b) {
   using namespace arithmetic;  // NOLINT(google-build-using-namespace): the rows read as formulas
   constexpr C k0 = 0, kHalf = 0.5;

@@ -106,8 +106,82 @@ struct Library {
     return std::exp(x);
   }
   template <class C>
+  [[gnu::always_inline]] static constexpr C Exp2(C x) {
+    return std::exp2(x);
+  }
+  template <class C>
+  [[gnu::always_inline]] static constexpr C Expm1(C x) {
+    return std::expm1(x);
+  }
+  template <class C>
   [[gnu::always_inline]] static constexpr C Log(C x) {
     return std::log(x);
+  }
+  template <class C>
+  [[gnu::always_inline]] static constexpr C Log2(C x) {
+    return std::log2(x);
+  }
+  template <class C>
+  [[gnu::always_inline]] static constexpr C Log10(C x) {
+    return std::log10(x);
+  }
+  template <class C>
+  [[gnu::always_inline]] static constexpr C Log1p(C x) {
+    return std::log1p(x);
+  }
+  /// Of integers, too.
+  template <class C>
+  [[gnu::always_inline]] static constexpr C Pow(C a, C b) {
+    return arithmetic::Pow(a, b);
+  }
+  template <class C>
+  [[gnu::always_inline]] static constexpr C Sin(C x) {
+    return std::sin(x);
+  }
+  template <class C>
+  [[gnu::always_inline]] static constexpr C Cos(C x) {
+    return std::cos(x);
+  }
+  template <class C>
+  [[gnu::always_inline]] static constexpr C Tan(C x) {
+    return std::tan(x);
+  }
+  template <class C>
+  [[gnu::always_inline]] static constexpr C Asin(C x) {
+    return std::asin(x);
+  }
+  template <class C>
+  [[gnu::always_inline]] static constexpr C Acos(C x) {
+    return std::acos(x);
+  }
+  template <class C>
+  [[gnu::always_inline]] static constexpr C Atan(C x) {
+    return std::atan(x);
+  }
+  template <class C>
+  [[gnu::always_inline]] static constexpr C Sinh(C x) {
+    return std::sinh(x);
+  }
+  template <class C>
+  [[gnu::always_inline]] static constexpr C Cosh(C x) {
+    return std::cosh(x);
+  }
+  template <class C>
+  [[gnu::always_inline]] static constexpr C Asinh(C x) {
+    return std::asinh(x);
+  }
+  template <class C>
+  [[gnu::always_inline]] static constexpr C Acosh(C x) {
+    return std::acosh(x);
+  }
+  template <class C>
+  [[gnu::always_inline]] static constexpr C Atanh(C x) {
+    return std::atanh(x);
+  }
+  /// `yes` or `no`, both of which VectorMath computes.
+  template <class C>
+  [[gnu::always_inline]] static constexpr C Select(bool condition, C yes, C no) {
+    return condition ? yes : no;
   }
   /// log(1 + exp(x)) without overflow.
   template <class C>
@@ -206,6 +280,7 @@ template <class Math, class C>
 template <class C>
 [[gnu::always_inline]] constexpr C IntegerFunction(UnaryOp op, C x, C a, C b) {
   using namespace arithmetic;  // NOLINT(google-build-using-namespace): the rows read as formulas
+  using Math = Library;
   constexpr C k0 = 0, k1 = 1;
 #define SINGA_FLOATS(name, ...) \
   case UnaryOp::k##name:        \

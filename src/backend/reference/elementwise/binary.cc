@@ -10,6 +10,7 @@
 #include "core/tensor/dtype_switch.h"
 #include "model/dispatch/kernel.h"
 #include "model/formula/switch_operation.h"
+#include "model/formula/vector_unary.h"
 #include "model/operation/elementwise/spec.h"
 
 namespace singa::reference {
@@ -29,21 +30,29 @@ SINGA_INLINE void CheckDefined(C b) {
     Check(b >= 0, BinaryName(kOp), "an integer cannot be raised to the power ", b);
 }
 
+/// Whether the loop calls VectorMath.
+template <BinaryOp kOp, class C>
+constexpr bool kVector = formula::FactsOf(kOp).loop == LoopKind::kVector&& std::is_same_v<C, float>;
+template <BinaryOp kOp, class C>
+using MathOf = std::conditional_t<kVector<kOp, C>, formula::VectorMath, formula::Library>;
+
 template <BinaryOp kOp, class C, class F>
 void MapAs(std::span<const Tensor> in, const Tensor& out, const F& f) {
-  if constexpr (formula::FactsOf(kOp).loop == LoopKind::kCalls) {
-    MapMath<C>(in, out, f);
-  } else {
+  if constexpr (kVector<kOp, C>) {
+    MapLongArithmetic<C>(in, out, f);
+  } else if constexpr (formula::FactsOf(kOp).loop == LoopKind::kPlain) {
     MapArithmetic<C>(in, out, f);
+  } else {
+    MapMath<C>(in, out, f);
   }
 }
 
 void Run(const BinarySpec& spec, const Execution& execution) {
   SwitchCompute(spec.dtype, [&]<class C>() {
     formula::SwitchOperation(spec.kind, [&]<BinaryOp kOp>() {
-      const auto f = [](C a, C b) {
+      const auto f = [](C a, C b) SINGA_INLINE_LAMBDA {
         CheckDefined<kOp>(b);
-        return formula::Binary(kOp, a, b);
+        return formula::Binary<MathOf<kOp, C>>(kOp, a, b);
       };
       MapAs<kOp, C>(execution.inputs, execution.outputs[0], f);
     });
@@ -52,7 +61,9 @@ void Run(const BinarySpec& spec, const Execution& execution) {
 
 template <BinaryOp kOp, bool kFirst, class C>
 void MapGradient(std::span<const Tensor> in, const Tensor& out) {
-  const auto f = [](C dy, C a, C b) { return formula::BinaryGradient(kOp, kFirst, dy, a, b); };
+  const auto f = [](C dy, C a, C b) SINGA_INLINE_LAMBDA {
+    return formula::BinaryGradient<MathOf<kOp, C>>(kOp, kFirst, dy, a, b);
+  };
   MapAs<kOp, C>(in, out, f);
 }
 

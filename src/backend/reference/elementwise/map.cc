@@ -89,6 +89,12 @@ void MapWithCondition(std::span<const Tensor> in, const Tensor& out, int64_t gra
   MapAny<C>(in, out, grain, true, run);
 }
 
+SINGA_MULTI_ISA bool HasBeyond(const float* x, int64_t n, float limit) {
+  int beyond = 0;
+  for (int64_t i = 0; i < n; ++i) beyond |= static_cast<int>(std::fabs(x[i]) > limit);
+  return beyond != 0;
+}
+
 #define SINGA_INSTANTIATE(C)                                                             \
   template void Map<C>(std::span<const Tensor>, const Tensor&, int64_t, RunFunction<C>); \
   template void MapWithCondition<C>(std::span<const Tensor>, const Tensor&, int64_t, RunFunction<C>)

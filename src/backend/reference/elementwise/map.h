@@ -4,6 +4,7 @@
 // contiguous runs of one compute type, and writes a strided result of any type.
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <span>
 
@@ -63,6 +64,11 @@ SINGA_MULTI_ISA void Loop(const C* a, const C* b, const C* c, C* y, int64_t n, F
   for (int64_t i = 0; i < n; ++i) y[i] = f(a[i], b[i], c[i]);
 }
 
+template <class F, class C>
+inline constexpr int kOperandsOf = std::is_invocable_v<F, C>      ? 1
+                                   : std::is_invocable_v<F, C, C> ? 2
+                                                                  : 3;
+
 /// y = f(x...) for arithmetic that vectorises. Compiled for several instruction sets.
 template <class C, class F>
 void MapArithmetic(std::span<const Tensor> in, const Tensor& out, F f) {
@@ -83,7 +89,7 @@ void MapArithmetic(std::span<const Tensor> in, const Tensor& out, F f) {
 /// 4 %). Not inlined: short functions beside it would save registers for it.
 template <class C, class F>
 [[gnu::noinline]] void MapLongArithmetic(std::span<const Tensor> in, const Tensor& out, F f) {
-  constexpr int kOperands = std::is_invocable_v<F, C> ? 1 : 2;
+  constexpr int kOperands = kOperandsOf<F, C>;
   constexpr size_t kCached = size_t{8} << 20;
   const bool is_far = StoredBytes(out) * (kOperands + 1) >= kCached;
   constexpr int64_t kLine = 64 / sizeof(C), kBlock = 16 * kLine;
@@ -97,9 +103,46 @@ template <class C, class F>
       }
       if constexpr (kOperands == 1) {
         Loop(x[0] + begin, y + begin, end - begin, f);
-      } else {
+      } else if constexpr (kOperands == 2) {
         Loop(x[0] + begin, x[1] + begin, y + begin, end - begin, f);
+      } else {
+        Loop(x[0] + begin, x[1] + begin, x[2] + begin, y + begin, end - begin, f);
       }
+    }
+  });
+}
+
+/// Whether |x[i]| > limit anywhere.
+bool HasBeyond(const float* x, int64_t n, float limit);
+
+/// y = f(x...) of floats, for arithmetic that vectorises, but where the last operand is beyond
+/// `limit`: `far(x...)`, which may call the C library. Each result depends on its own operands
+/// alone.
+template <class F, class Far>
+void MapNearArithmetic(std::span<const Tensor> in, const Tensor& out, F f, float limit, Far far) {
+  constexpr int kOperands = kOperandsOf<F, float>;
+  constexpr int64_t kBlock = 256;
+  const auto call = [](const auto& function, const auto& x, int64_t i) {
+    if constexpr (kOperands == 1)
+      return function(x[0][i]);
+    else
+      return function(x[0][i], x[1][i]);
+  };
+  Map<float>(in, out, kParallelGrain, [=](const float* const* x, float* y, int64_t n) {
+    for (int64_t begin = 0; begin < n; begin += kBlock) {
+      const int64_t count = std::min(kBlock, n - begin);
+      const float* at[kOperands];
+      for (int k = 0; k < kOperands; ++k) at[k] = x[k] + begin;
+      // An operand may be the result itself, so it is kept where it is needed again.
+      float kept[kOperands][kBlock];
+      const bool beyond = HasBeyond(at[kOperands - 1], count, limit);
+      for (int k = 0; beyond && k < kOperands; ++k) std::copy_n(at[k], count, kept[k]);
+      if constexpr (kOperands == 1)
+        Loop(at[0], y + begin, count, f);
+      else
+        Loop(at[0], at[1], y + begin, count, f);
+      for (int64_t i = 0; beyond && i < count; ++i)
+        if (std::fabs(kept[kOperands - 1][i]) > limit) y[begin + i] = call(far, kept, i);
     }
   });
 }

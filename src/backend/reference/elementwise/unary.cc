@@ -24,14 +24,17 @@ using formula::LoopKind;
 template <UnaryOp kOp, class C>
 void Map(C a, C b, std::span<const Tensor> in, const Tensor& out) {
   constexpr LoopKind kLoop = formula::FactsOf(kOp).loop;
-  constexpr bool kVector = kLoop == LoopKind::kVector && std::is_same_v<C, float>;
+  constexpr bool kVector = formula::IsVector(kLoop) && std::is_same_v<C, float>;
   const auto f = [a, b](C x) SINGA_INLINE_LAMBDA {
     if constexpr (kVector)
-      return formula::VectorUnary<kOp>(x);
+      return formula::VectorUnary<kOp>(x, a, b);
     else
       return formula::Unary(kOp, x, a, b);
   };
-  if constexpr (kVector) {
+  if constexpr (kVector && !formula::IsForAll(kOp)) {
+    MapNearArithmetic(in, out, f, formula::LargestOf(kOp),
+                      [a, b](C x) { return formula::Unary(kOp, x, a, b); });
+  } else if constexpr (kVector) {
     MapLongArithmetic<C>(in, out, f);
   } else if constexpr (kLoop == LoopKind::kPlain) {
     MapArithmetic<C>(in, out, f);

@@ -29,14 +29,17 @@ void RunFloat(const UnaryBackwardSpec& spec, const Execution& execution) {
   formula::SwitchOperation(square ? UnaryOp::kSquare : spec.kind, [&]<UnaryOp kOp>() {
     if constexpr (formula::HasUnaryGradient(kOp)) {
       constexpr LoopKind kLoop = formula::FactsOf(kOp).slope_loop;
-      constexpr bool kVector = kLoop == LoopKind::kVector && std::is_same_v<C, float>;
+      constexpr bool kVector = formula::IsVector(kLoop) && std::is_same_v<C, float>;
       const auto f = [a, b](C dy, C xy) SINGA_INLINE_LAMBDA {
         if constexpr (kVector)
-          return formula::VectorGradient<kOp>(dy, xy);
+          return formula::VectorGradient<kOp>(dy, xy, a, b);
         else
           return formula::UnaryGradient(kOp, dy, xy, a, b);
       };
-      if constexpr (kVector) {
+      if constexpr (kVector && !formula::IsForAll(kOp)) {
+        MapNearArithmetic(execution.inputs, execution.outputs[0], f, formula::LargestOf(kOp),
+                          [a, b](C dy, C x) { return formula::UnaryGradient(kOp, dy, x, a, b); });
+      } else if constexpr (kVector) {
         MapLongArithmetic<C>(execution.inputs, execution.outputs[0], f);
       } else if constexpr (kLoop == LoopKind::kPlain) {
         MapArithmetic<C>(execution.inputs, execution.outputs[0], f);

@@ -1,3 +1,5 @@
+#include <bit>
+#include <limits>
 #include <numbers>
 
 #include "model/operation/elementwise/spec.h"
@@ -100,6 +102,94 @@ TEST(Unary, InfinitiesAndNan) {
   ExpectSame(Of(UnaryOp::kRoundE, {0.5, 1.5, -0.5, 2.5}), {0, 2, 0, 2});
   ExpectSame(Of(UnaryOp::kPowScalar, {-8, 0}, kFloat32, 0.5), {kNan, 0});
   ExpectSame(Of(UnaryOp::kRelu, {1e5, -1}, kFloat16), {kInf, 0});
+}
+
+/// Numbers of both signs and of all sizes, to the length of some vectors and a rest.
+Tensor NumbersOfAllSizes() {
+  constexpr int64_t kCount = 64 * 1024 + 13;
+  Tensor x({kCount});
+  auto* data = static_cast<float*>(x.raw_data());
+  for (int64_t i = 0; i < kCount; ++i) {
+    const auto bits = static_cast<uint32_t>(i * 65521);
+    const auto value = std::bit_cast<float>(bits);
+    data[i] = std::isfinite(value) ? value : 1;
+  }
+  return x;
+}
+
+/// The loops of functions with a vector form, on the best instruction set, against float64: within
+/// two units in the last place.
+TEST(Unary, LoopsOfVectorsAreExact) {
+  struct Case {
+    UnaryOp op;
+    double (*exact)(double);
+    double a = 0;
+  };
+  const Case cases[] = {
+      {UnaryOp::kSin, std::sin},
+      {UnaryOp::kCos, std::cos},
+      {UnaryOp::kTan, std::tan},
+      {UnaryOp::kAsin, std::asin},
+      {UnaryOp::kAcos, std::acos},
+      {UnaryOp::kAtan, std::atan},
+      {UnaryOp::kSinh, std::sinh},
+      {UnaryOp::kCosh, std::cosh},
+      {UnaryOp::kAsinh, std::asinh},
+      {UnaryOp::kAcosh, std::acosh},
+      {UnaryOp::kAtanh, std::atanh},
+      {UnaryOp::kExp2, std::exp2},
+      {UnaryOp::kLog2, std::log2},
+      {UnaryOp::kLog10, std::log10},
+      {UnaryOp::kExpm1, std::expm1},
+      {UnaryOp::kLog1p, std::log1p},
+      {UnaryOp::kElu, [](double x) { return x < 0 ? 0.5 * std::expm1(x) : x; }, 0.5},
+      {UnaryOp::kPowScalar, [](double x) { return std::pow(x, -2.5); }, -2.5},
+      {UnaryOp::kPowScalar, [](double x) { return std::pow(x, 3); }, 3},
+      {UnaryOp::kScalarPow, [](double x) { return std::pow(0.75, x); }, 0.75},
+  };
+  const Tensor x = NumbersOfAllSizes();
+  const Vector xs = Values(x);
+  for (const Case& c : cases) {
+    const Vector got = Values(Unary(c.op, x, c.a));
+    for (size_t i = 0; i < xs.size(); ++i) {
+      const double want = c.exact(xs[i]);
+      if (std::isnan(want)) {
+        ASSERT_TRUE(std::isnan(got[i])) << UnaryName(c.op) << " of " << xs[i];
+      } else if (std::abs(want) > std::numeric_limits<float>::max()) {
+        ASSERT_EQ(std::abs(got[i]), kInf) << UnaryName(c.op) << " of " << xs[i];
+      } else {
+        const double size = std::max(std::abs(want), 0x1p-126);
+        ASSERT_LE(std::abs(got[i] - want), std::ldexp(2.0, std::ilogb(size) - 23))
+            << UnaryName(c.op) << " of " << xs[i];
+      }
+    }
+  }
+}
+
+/// Sin and cos of far arguments are the C library's, in the result's own memory, too.
+TEST(Unary, FarAnglesAreTheLibrarys) {
+  Random random(7);
+  Vector values(1000), dys(1000);
+  for (double& v : values) v = static_cast<float>(random.Real(-10, 10));
+  for (double& v : dys) v = static_cast<float>(random.Real(-10, 10));
+  values[3] = values[700] = 1e30f, values[999] = -0x1p20f, values[500] = -kInf;
+  for (const UnaryOp op : {UnaryOp::kSin, UnaryOp::kCos}) {
+    const Tensor x = FromValues({1000}, values), dy = FromValues({1000}, dys);
+    const Vector dx = Values(UnaryBackward(op, dy, x, {}));
+    UnaryInto(op, x, x);
+    const Vector got = Values(x);
+    const auto f = [&](double v) {
+      const auto angle = static_cast<float>(v);
+      return op == UnaryOp::kSin ? std::sin(angle) : std::cos(angle);
+    };
+    for (const size_t i : {3, 700, 999}) {
+      EXPECT_EQ(got[i], f(values[i])) << UnaryName(op) << i;
+      const auto angle = static_cast<float>(values[i]), slope = static_cast<float>(dys[i]);
+      EXPECT_EQ(dx[i], op == UnaryOp::kSin ? slope * std::cos(angle) : -slope * std::sin(angle));
+    }
+    EXPECT_TRUE(std::isnan(got[500]));
+    EXPECT_NEAR(got[4], f(values[4]), 1e-6);
+  }
 }
 
 TEST(Unary, Integers) {

@@ -25,6 +25,7 @@ from ._version import __version__ as __version__
 if TYPE_CHECKING:
     from . import plan_cache as plan_cache
     from . import tuning as tuning
+    from .raw.process import get_float32_precision as get_float32_precision
     from .raw.process import get_num_threads as get_num_threads
     from .raw.process import has_spot_checks as has_spot_checks
     from .raw.process import is_deterministic as is_deterministic
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from .raw.process import is_tf32 as is_tf32
     from .raw.process import seed as seed
     from .raw.process import set_deterministic as set_deterministic
+    from .raw.process import set_float32_precision as set_float32_precision
     from .raw.process import set_layout as set_layout
     from .raw.process import set_num_threads as set_num_threads
     from .raw.process import set_spot_checks as set_spot_checks
@@ -52,9 +54,9 @@ if TYPE_CHECKING:
 #: Functions, by the modules that define them.
 _FUNCTIONS = {
     "raw.process": (
-        *("get_num_threads", "has_spot_checks", "is_deterministic", "is_strict", "is_tf32", "seed"),
-        *("set_deterministic", "set_layout", "set_num_threads", "set_spot_checks", "set_strict"),
-        "set_tf32",
+        *("get_float32_precision", "get_num_threads", "has_spot_checks", "is_deterministic"),
+        *("is_strict", "is_tf32", "seed", "set_deterministic", "set_float32_precision"),
+        *("set_layout", "set_num_threads", "set_spot_checks", "set_strict", "set_tf32"),
     ),
     "report.advice": ("advise",),
     "report.anomaly": ("detect_anomaly",),
@@ -81,10 +83,7 @@ def __getattr__(name: str) -> Any:
         except ModuleNotFoundError as error:
             if error.name != f"{__name__}.{name}":
                 raise
-        from .raw import words
-
-        raise words.module_error(__name__, name)
-    raise AttributeError(f"module 'singa' has no attribute {name!r}")
+    raise importlib.import_module(".raw.words", __name__).module_error(__name__, name)
 
 
 if "SINGA_COMPAT" in os.environ:  # replaces what differs before a script imports it

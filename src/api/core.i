@@ -117,6 +117,7 @@ SINGA_TUPLE_OF(singa::RefusedPlan)
 %include "singa/dispatch/tuning.h"
 %immutable;
 %include "singa/core/stats.h"
+%ignore singa::RoundsFloat32Factors;
 %include "singa/dispatch/plan_cache.h"
 %include "singa/dispatch/opcheck.h"
 %include "singa/dispatch/spot_check.h"
@@ -138,7 +139,7 @@ bool PlainLayouts() { return singa::GetLayoutMode() == singa::LayoutMode::kPlain
 /// The settings of the process on which the choice of a plan depends.
 std::vector<int64_t> Selection() {
   return {PlainLayouts(),    static_cast<int64_t>(singa::GetPreference()),
-          singa::IsStrict(), singa::IsTf32(),
+          singa::IsStrict(), static_cast<int64_t>(singa::GetFloat32Precision()),
           singa::NumThreads(), singa::IsDeterministic(),
           singa::TuningVersion()};
 }

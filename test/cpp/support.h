@@ -224,6 +224,7 @@ class SettingScope {
 };
 using OpcheckScope = SettingScope<GetOpcheck, SetOpcheck>;
 using PreferenceScope = SettingScope<GetPreference, SetPreference>;
+using PrecisionScope = SettingScope<GetFloat32Precision, SetFloat32Precision>;
 using StrictScope = SettingScope<IsStrict, SetStrict>;
 using ThreadCount = SettingScope<NumThreads, SetNumThreads>;
 

@@ -236,7 +236,7 @@ def _reset() -> None:
 _DEFAULTS: tuple[tuple[Callable[[Any], Any], Any], ...] = (
     (wrap.SetPreference, wrap.GetPreference()),
     (wrap.SetStrict, wrap.IsStrict()),
-    (wrap.SetTf32, wrap.IsTf32()),
+    (wrap.SetFloat32Precision, wrap.GetFloat32Precision()),
     (wrap.SetDeterministic, wrap.IsDeterministic()),
     (wrap.SetPlainLayouts, wrap.PlainLayouts()),
     (wrap.EnablePlanCache, wrap.PlanCacheEnabled()),

@@ -83,6 +83,9 @@ class SINGA_API Plan {
   /// Rounding errors spread over a plane (the last two axes), because the method mixes neighbouring
   /// pixels. OPCHECK then bounds an error by the largest terms of the plane.
   virtual bool spreads_error() const { return false; }
+  /// The largest relative error of a product of two factors, where float32 factors are rounded to
+  /// fewer bits (Float32Precision::kHigh). OPCHECK and spot checks allow as much in each term.
+  virtual double factor_error() const { return 0; }
   /// Whether it computes the same as `other`. Two recordings of a step are compared by this. Plans
   /// of operations come from the cache, so equal ones are the same object.
   virtual bool SameAs(const Plan& other) const { return this == &other; }

@@ -69,15 +69,30 @@ SINGA_API void SetStrict(bool strict);
 /// Whether strict mode is on.
 SINGA_API bool IsStrict();
 
-// CUDA devices only.
-/// Lets float32 convolutions and matrix products round their factors to TF32 (10 mantissa bits),
-/// which is several times as fast. Strict mode overrides it. Off by default. Environment:
-/// SINGA_TF32=1.
+/// How exactly float32 factors of convolutions and matrix products are multiplied.
+enum class Float32Precision : int {
+  kHighest = 0,  ///< with the error bound of float32 arithmetic
+  kHigh = 1,     ///< rounded: to 16 bits on CPUs with AMX, to TF32's 11 on GPUs; else as kHighest
+};
+
+/// Sets the precision. kHigh is several times as fast. Strict mode overrides it. kHighest by
+/// default. Environment: SINGA_FLOAT32_PRECISION. Raises std::invalid_argument for a number that is
+/// none.
+SINGA_API void SetFloat32Precision(Float32Precision precision);
+/// The precision that was set.
+SINGA_API Float32Precision GetFloat32Precision();
+/// "highest" or "high".
+SINGA_API const char* Float32PrecisionName(Float32Precision precision);
+/// Whether float32 factors may be rounded now: the precision is kHigh, and strict mode is off.
+SINGA_API bool RoundsFloat32Factors();
+
+/// SetFloat32Precision(kHigh) or (kHighest).
 SINGA_API void SetTf32(bool tf32);
-/// Whether TF32 is allowed.
+/// Whether the precision is kHigh.
 SINGA_API bool IsTf32();
-/// Excludes candidates whose order of summation varies from run to run. On by default. Environment:
-/// SINGA_DETERMINISTIC=0.
+
+/// On CUDA devices excludes candidates whose order of summation varies from run to run. On by
+/// default. Environment: SINGA_DETERMINISTIC=0.
 SINGA_API void SetDeterministic(bool deterministic);
 /// Whether only deterministic candidates are chosen.
 SINGA_API bool IsDeterministic();

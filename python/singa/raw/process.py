@@ -128,11 +128,46 @@ def has_spot_checks() -> bool:
     return _c.SpotChecks()
 
 
-def set_tf32(tf32: bool = True) -> None:
-    """Allows TF32 in float32 convolutions and matrix products on CUDA GPUs, or forbids it.
+def set_float32_precision(precision: str) -> None:
+    """Sets how exactly float32 factors of convolutions and matrix products are multiplied.
 
-    TF32 rounds the factors to 10 bits of mantissa and is several times as fast. It is off by
-    default and in strict mode; SINGA_TF32=1 in the environment turns it on.
+    precision  "highest", the default: with the error of float32 arithmetic.
+               "high": factors may be rounded, which is several times as fast. CPUs with AMX keep
+               16 bits of each (SINGA_AMX_FLOAT32=off turns that off), CUDA GPUs the 11 bits of
+               TF32, recurrent networks included. Other processors compute as with "highest";
+               `singa.explain` says so, and names the implementations that round.
+
+    Sums, results and all other operations stay in float32. Strict mode overrides the setting.
+    Recorded steps follow it: they are recorded anew after a change. SINGA_FLOAT32_PRECISION=high in
+    the environment sets the default.
+
+    Raises ValueError for another precision, such as PyTorch's "medium": use
+    `autograd.autocast("bfloat16")`.
+
+    >>> before = singa.get_float32_precision()
+    >>> singa.set_float32_precision("high")
+    >>> singa.get_float32_precision()
+    'high'
+    >>> singa.set_float32_precision(before)
+    """
+    known = {"highest": _c.Float32Precision_kHighest, "high": _c.Float32Precision_kHigh}
+    one_of("set_float32_precision", "precision", precision, list(known))
+    _c.SetFloat32Precision(known[precision])
+
+
+def get_float32_precision() -> str:
+    """The precision of float32 products: "highest" or "high".
+
+    >>> singa.get_float32_precision()
+    'highest'
+    """
+    return _c.Float32PrecisionName(_c.GetFloat32Precision())
+
+
+def set_tf32(tf32: bool = True) -> None:
+    """Sets the precision of float32 products to "high", or with False to "highest".
+
+    It is the older name of `set_float32_precision`, on CPUs as on CUDA GPUs.
 
     >>> before = singa.is_tf32()
     >>> singa.set_tf32(True)
@@ -144,7 +179,7 @@ def set_tf32(tf32: bool = True) -> None:
 
 
 def is_tf32() -> bool:
-    """Whether float32 convolutions and matrix products may use TF32.
+    """Whether the precision of float32 products is "high".
 
     >>> isinstance(singa.is_tf32(), bool)
     True

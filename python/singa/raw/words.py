@@ -252,6 +252,10 @@ _FOLDER = "data.ImageFolder(folder), and its split(fraction)"
 _BEST = "training.BestModel('best.safetensors', 'val_loss')"
 #: Of modules.
 MODULES: dict[str, dict[str, str]] = {
+    "singa": {
+        "get_float32_matmul_precision": "singa.get_float32_precision()",
+        "set_float32_matmul_precision": "singa.set_float32_precision('high'), or 'highest'",
+    },
     "singa.autograd": {
         "Function": "autograd.Operator",
         "arctan2": "autograd.atan2(y, x)",

@@ -37,13 +37,16 @@ constexpr Row kTable[] = {
     {"SINGA_STRICT", Kind::kChoice, kFlag, "0",
      "`1` disables methods that round differently (Winograd, FFT, TF32) or let NaN spread to other "
      "groups of a convolution (`singa.set_strict`)."},
-    {"SINGA_AMX_FLOAT32", Kind::kChoice, "on or off", "on",
+    {"SINGA_FLOAT32_PRECISION", Kind::kChoice, "highest or high", "highest",
+     "`high` allows AMX and tensor cores to round float32 factors, to 16 and 11 bits "
+     "(`singa.set_float32_precision`)."},
+    {"SINGA_AMX_FLOAT32", Kind::kChoice, "on, off or plain", "on",
      "`off` multiplies float32 numbers as they are, not as sums of bfloat16 parts by AMX "
-     "(`performance.md`)."},
+     "(`performance.md`). For tests: `plain` multiplies parts on any CPU, by a slow model of AMX."},
     {"SINGA_DETERMINISTIC", Kind::kChoice, kFlag, "1",
      "`0` allows GPU kernels whose order of summation varies (`singa.set_deterministic`)."},
     {"SINGA_TF32", Kind::kChoice, kFlag, "0",
-     "`1` allows tensor cores to round float32 factors to 10 bits (`singa.set_tf32`)."},
+     "`1` is another name for `SINGA_FLOAT32_PRECISION=high`."},
     {"SINGA_OPCHECK", Kind::kNumber, "a number from 0 on", "0",
      "Compares one operation in this many with `reference`; 0 compares none (`singa.opcheck`).", 0,
      kMost},

@@ -207,7 +207,8 @@ void RunEveryKernel(const OpRef& spec, const DevicePtr& device, const Call& call
       Poison(*plan, call, arguments.outputs);
       device->Exec(spec.op(), plan, arguments.inputs, arguments.outputs, call.scalars);
       const std::vector<Tensor> results = OnHost(arguments.outputs);
-      CountKernel(call, candidate, FindDifference(results, expected, plan->spreads_error()));
+      CountKernel(call, candidate,
+                  FindDifference(results, expected, plan->spreads_error(), plan->factor_error()));
     }
   }
 }
@@ -301,7 +302,8 @@ void RunChecked(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
   if (expected.results.empty()) return CountUncompared(call.op);
   const std::vector<Tensor> chosen = OnHost(outputs);
   if (ChecksEveryKernel()) RunEveryKernel(spec, device, call, checker, expected);
-  Report(call, chosen, FindDifference(chosen, expected, plan->spreads_error()));
+  Report(call, chosen,
+         FindDifference(chosen, expected, plan->spreads_error(), plan->factor_error()));
 }
 
 std::string Replay(const OpType& type, const Call& call) {

@@ -18,12 +18,12 @@ OpSignature SignatureOf(const Device& device, const OpRef& spec, const PlanOptio
   OpSignature signature(spec.op());
   signature.Add("device",
                 static_cast<uint64_t>(device.kind()) << 32 | static_cast<uint32_t>(device.id()));
-  signature.Add("preference, strictness and threads",
-                static_cast<uint64_t>(options.preference) << 33 |
+  signature.Add("preference, precision, strictness and threads",
+                static_cast<uint64_t>(options.preference) << 34 |
+                    static_cast<uint64_t>(GetFloat32Precision()) << 33 |
                     static_cast<uint64_t>(IsStrict()) << 32 | static_cast<uint32_t>(NumThreads()));
   if (device.kind() == DeviceKind::kCuda)
-    signature.Add("arithmetic",
-                  static_cast<uint64_t>(IsTf32()) << 1 | static_cast<uint64_t>(IsDeterministic()));
+    signature.Add("determinism", static_cast<uint64_t>(IsDeterministic()));
   signature.Add("workspace limit", options.workspace_limit);
   spec.op_type().sign(spec.spec, signature);
   return signature;

@@ -310,8 +310,9 @@ std::string SignatureText(const Device& device, const OpRef& spec, const PlanOpt
   std::string text = spot::CallText(spec);
   text += " strict=" + std::to_string(IsStrict());
   text += " workspace_limit=" + std::to_string(options.workspace_limit);
-  if (device.kind() == DeviceKind::kCpu) return text + " cpu";
-  text += " tf32=" + std::to_string(IsTf32());
+  const bool high = GetFloat32Precision() == Float32Precision::kHigh;
+  if (device.kind() == DeviceKind::kCpu) return text + (high ? " float32=high" : "") + " cpu";
+  text += " tf32=" + std::to_string(high);
   text += " deterministic=" + std::to_string(IsDeterministic());
   return text + " cuda " + device.hardware();
 }

@@ -9,6 +9,7 @@ namespace {
 
 constexpr const char* kPreferenceNames[] = {"fastest", "limited_workspace", "no_workspace",
                                             "autotune", "reference"};
+constexpr const char* kPrecisionNames[] = {"highest", "high"};
 
 std::atomic<int>& DefaultPreference() {
   static std::atomic<int> preference =
@@ -20,9 +21,13 @@ std::atomic<bool>& Strict() {
   static std::atomic<bool> strict = EnvironmentFlag("SINGA_STRICT");
   return strict;
 }
-std::atomic<bool>& Tf32() {
-  static std::atomic<bool> tf32 = EnvironmentFlag("SINGA_TF32");
-  return tf32;
+std::atomic<Float32Precision>& Precision() {
+  static std::atomic<Float32Precision> precision =
+      EnvironmentValue("SINGA_FLOAT32_PRECISION") == kPrecisionNames[1] ||
+              EnvironmentFlag("SINGA_TF32")
+          ? Float32Precision::kHigh
+          : Float32Precision::kHighest;
+  return precision;
 }
 std::atomic<bool>& Deterministic() {
   static std::atomic<bool> deterministic = EnvironmentFlag("SINGA_DETERMINISTIC");
@@ -41,8 +46,20 @@ Preference GetPreference() {
 
 void SetStrict(bool strict) { Strict().store(strict); }
 bool IsStrict() { return Strict().load(std::memory_order_relaxed); }
-void SetTf32(bool tf32) { Tf32().store(tf32); }
-bool IsTf32() { return Tf32().load(std::memory_order_relaxed); }
+
+void SetFloat32Precision(Float32Precision precision) {
+  Float32PrecisionName(precision);  // raises for a number that is none
+  Precision().store(precision);
+}
+Float32Precision GetFloat32Precision() { return Precision().load(std::memory_order_relaxed); }
+bool RoundsFloat32Factors() {
+  return GetFloat32Precision() == Float32Precision::kHigh && !IsStrict();
+}
+void SetTf32(bool tf32) {
+  SetFloat32Precision(tf32 ? Float32Precision::kHigh : Float32Precision::kHighest);
+}
+bool IsTf32() { return GetFloat32Precision() == Float32Precision::kHigh; }
+
 void SetDeterministic(bool deterministic) { Deterministic().store(deterministic); }
 bool IsDeterministic() { return Deterministic().load(std::memory_order_relaxed); }
 
@@ -59,6 +76,13 @@ const char* PreferenceName(Preference preference) {
   Check(i >= 0 && i < static_cast<int>(std::size(kPreferenceNames)), "prefer",
         "there is no preference number ", i);
   return kPreferenceNames[i];
+}
+
+const char* Float32PrecisionName(Float32Precision precision) {
+  const int i = static_cast<int>(precision);
+  Check(i >= 0 && i < static_cast<int>(std::size(kPrecisionNames)), "float32 precision",
+        "there is no precision number ", i);
+  return kPrecisionNames[i];
 }
 
 }  // namespace singa

@@ -24,7 +24,10 @@ pytestmark = pytest.mark.usefixtures("no_warning")
     ("setting", "before"),
     [
         (singa.set_strict, singa.is_strict),
-        (singa.set_tf32, singa.is_tf32),
+        (
+            lambda high: singa.set_float32_precision("high" if high else "highest"),
+            lambda: singa.get_float32_precision() == "high",
+        ),
         (singa.set_deterministic, singa.is_deterministic),
     ],
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import singa
 from singa import autograd, data, layer, metric, model, models, opt, tensor, training
 from singa.raw import words
 
@@ -75,6 +76,7 @@ def test_what_is_not_the_same_is_refused(call, error, message):
         (tensor.ones((2,)), "flip", r"use x\[::-1\]"),
         (tensor.ones((2,)), "cumsum", r"use autograd\.cumsum"),
         (tensor.Tensor, "isnan", r"use autograd\.isnan"),
+        (singa, "set_float32_matmul_precision", r"use singa\.set_float32_precision"),
         (tensor, "isnan", r"use autograd\.isnan"),
     ],
 )

@@ -93,6 +93,7 @@ DEVICE.set_random_state([1]) -> ValueError: [random_state] state two 1
 DEVICE.set_random_state([-1, 2]) -> ValueError: [Device_set_random_state] state 64
 singa.device_memory("cpu") -> TypeError: [device_memory] dev str
 wrap.SetPreference(99) -> ValueError: [prefer] preference 99
+wrap.SetFloat32Precision(2) -> ValueError: [float32 precision] precision 2
 wrap.ParsePreference("warp") -> ValueError: [prefer] warp fastest limited_workspace no_workspace
 DEVICE.SetVerbosity("a") -> TypeError: [Device_SetVerbosity] verbosity str
 wrap.Device() -> AttributeError: constructor abstract
@@ -105,6 +106,10 @@ singa.set_num_threads("a") -> TypeError: [set_num_threads] threads str
 singa.set_num_threads(NAN) -> ValueError: [set_num_threads] threads nan
 singa.set_num_threads(1.5) -> ValueError: [set_num_threads] threads 1.5
 singa.set_num_threads(None) -> TypeError: [set_num_threads] threads NoneType
+singa.set_float32_precision("medium")
+    -> ValueError: [set_float32_precision] precision 'highest' 'high' 'medium'
+singa.set_float32_precision(None) -> ValueError: [set_float32_precision] precision None
+singa.set_float32_precision([]) -> ValueError: [set_float32_precision] precision []
 singa.seed("a") -> TypeError: [seed] str
 singa.seed(NAN) -> TypeError: [seed] float
 singa.seed(1.5) -> TypeError: [seed] float

@@ -1,5 +1,8 @@
 #include "backend/cpu/batch_blocked/product.h"
 
+#include <array>
+#include <type_traits>
+
 #include "core/device/instruction_set.h"
 #include "core/device/parallel.h"
 
@@ -69,17 +72,34 @@ void MultiplyPlain(const Walk& walk, const Factor& left, const Factor& right, fl
     }
 }
 
-/// The products of parts that MultiplyParts adds, smaller ones first where that needs no further
-/// load of a tile.
+/// The products of parts that MultiplyParts adds: those of parts whose numbers add up to less than
+/// `parts`, smaller ones first where that needs no further load of a tile. From one to the next
+/// only one factor changes, and the first one has the first part of the right factor.
 struct PairOfParts {
   int left, right;
 };
-constexpr PairOfParts kPairsOfParts[] = {{2, 0}, {1, 0}, {1, 1}, {0, 1}, {0, 2}, {0, 0}};
+template <int64_t kParts>
+constexpr auto kPairsOfParts = std::to_array<PairOfParts>({{1, 0}, {0, 0}, {0, 1}});
+template <>
+constexpr auto kPairsOfParts<3> =
+    std::to_array<PairOfParts>({{2, 0}, {1, 0}, {1, 1}, {0, 1}, {0, 2}, {0, 0}});
 
+template <int64_t kParts>
+constexpr bool ChangesOneFactor() {
+  const auto& pairs = kPairsOfParts<kParts>;
+  for (size_t i = 1; i < pairs.size(); ++i)
+    if ((pairs[i].left == pairs[i - 1].left) == (pairs[i].right == pairs[i - 1].right))
+      return false;
+  return pairs[0].right == 0;
+}
+static_assert(ChangesOneFactor<2>() && ChangesOneFactor<3>());
+
+template <int64_t kParts>
 void MultiplyPartsPlain(const BFloat16* left, const BFloat16* right, int64_t steps, float* sums) {
+  constexpr int64_t kStep = PartTiles(kParts);
   for (int64_t k = 0; k < 4 * kSums; ++k) sums[k] = 0;
-  for (int64_t step = 0; step < steps; ++step, left += kPartTiles, right += kPartTiles)
-    for (const PairOfParts& pair : kPairsOfParts)
+  for (int64_t step = 0; step < steps; ++step, left += kStep, right += kStep)
+    for (const PairOfParts& pair : kPairsOfParts<kParts>)
       for (int64_t i = 0; i < 2; ++i)
         for (int64_t j = 0; j < 2; ++j)
           MultiplyTile(left + (2 * pair.left + i) * kTile, right + (2 * pair.right + j) * kTile,
@@ -180,9 +200,12 @@ void MultiplyAmx(const Walk& walk, const Factor& left, const Factor& right, floa
 }
 
 /// kPairsOfParts, with tiles loaded into registers once where the pair before has the same part.
+template <int64_t kParts>
 SINGA_TARGET("amx-tile,amx-bf16")
 void MultiplyPartsAmx(const BFloat16* left, const BFloat16* right, int64_t steps, float* sums) {
   constexpr int kBytes = 64;
+  constexpr int64_t kStep = PartTiles(kParts);
+  constexpr const auto& kPairs = kPairsOfParts<kParts>;
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
@@ -201,15 +224,17 @@ void MultiplyPartsAmx(const BFloat16* left, const BFloat16* right, int64_t steps
   _tile_loadd(7, right + (2 * (part) + 1) * kTile, kBytes); \
   _tile_dpbf16ps(1, 4, 7);                                  \
   _tile_dpbf16ps(3, 5, 7)
-  for (int64_t step = 0; step < steps; ++step, left += kPartTiles, right += kPartTiles) {
+  for (int64_t step = 0; step < steps; ++step, left += kStep, right += kStep) {
     _tile_loadd(6, right, kBytes);
     _tile_loadd(7, right + kTile, kBytes);
-    SINGA_NEW_LEFT(2);
-    SINGA_NEW_LEFT(1);
-    SINGA_NEW_RIGHT(1);
-    SINGA_NEW_LEFT(0);
-    SINGA_NEW_RIGHT(2);
-    SINGA_NEW_RIGHT(0);
+#pragma GCC unroll 6
+    for (size_t i = 0; i < kPairs.size(); ++i) {
+      if (i == 0 || kPairs[i].left != kPairs[i - 1].left) {
+        SINGA_NEW_LEFT(kPairs[i].left);
+      } else {
+        SINGA_NEW_RIGHT(kPairs[i].right);
+      }
+    }
   }
 #undef SINGA_NEW_LEFT
 #undef SINGA_NEW_RIGHT
@@ -236,6 +261,13 @@ bool MayUseAmx() {
 
 const char* NameOf(Unit unit) {
   return unit == Unit::kAmx ? "amx" : unit == Unit::kAvx512 ? "avx512_bf16" : "plain";
+}
+
+std::string NameOf(const PartsUnit& unit) {
+  std::string name = "amx float32 of bfloat16 parts";
+  if (unit.parts == kLeastParts) name += ", high precision";
+  if (unit.unit == Unit::kPlain) name += ", plain";
+  return name;
 }
 
 bool IsThere(Unit unit) {
@@ -277,9 +309,12 @@ void Multiply(Unit unit, const Walk& walk, const Factor& left, const Factor& rig
   kWays[left.count - 1][right.count - 1](walk, left, right, sums, add);
 }
 
-void MultiplyParts(Unit unit, const BFloat16* left, const BFloat16* right, int64_t steps,
+void MultiplyParts(const PartsUnit& by, const BFloat16* left, const BFloat16* right, int64_t steps,
                    float* sums) {
-  (unit == Unit::kAmx ? MultiplyPartsAmx : MultiplyPartsPlain)(left, right, steps, sums);
+  WithParts(by.parts, [&]<int64_t kParts>(std::integral_constant<int64_t, kParts>) {
+    (by.unit == Unit::kAmx ? MultiplyPartsAmx<kParts> : MultiplyPartsPlain<kParts>)(left, right,
+                                                                                    steps, sums);
+  });
 }
 
 #else
@@ -292,8 +327,11 @@ void Multiply(Unit, const Walk& walk, const Factor& left, const Factor& right, f
   MultiplyPlain(walk, left, right, sums, add);
 }
 
-void MultiplyParts(Unit, const BFloat16* left, const BFloat16* right, int64_t steps, float* sums) {
-  MultiplyPartsPlain(left, right, steps, sums);
+void MultiplyParts(const PartsUnit& by, const BFloat16* left, const BFloat16* right, int64_t steps,
+                   float* sums) {
+  WithParts(by.parts, [&]<int64_t kParts>(std::integral_constant<int64_t, kParts>) {
+    MultiplyPartsPlain<kParts>(left, right, steps, sums);
+  });
 }
 
 #endif

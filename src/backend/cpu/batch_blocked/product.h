@@ -7,6 +7,9 @@
 
 #include <cstdint>
 
+#include <string>
+#include <type_traits>
+
 #include "singa/core/half.h"
 
 namespace singa::cpu::batch_blocked {
@@ -60,16 +63,33 @@ void Multiply(Unit unit, const Walk& walk, const Factor& left, const Factor& rig
               bool add);
 
 /// A float32 number is the sum of three bfloat16 numbers: the nearest one, the nearest one to the
-/// rest, and again.
-inline constexpr int64_t kParts = 3;
+/// rest, and again. Two hold its first 16 bits.
+inline constexpr int64_t kMostParts = 3, kLeastParts = 2;
+/// What multiplies (kAmx or kPlain), and the parts of a number.
+struct PartsUnit {
+  Unit unit;
+  int64_t parts = kMostParts;
+};
+/// "amx float32 of bfloat16 parts", with what is special about it.
+std::string NameOf(const PartsUnit& unit);
 /// Elements of the parts of two tiles.
-inline constexpr int64_t kPartTiles = kParts * 2 * kTile;
+constexpr int64_t PartTiles(int64_t parts) { return parts * 2 * kTile; }
+/// The largest relative error of a product of two numbers, beyond that of float32. Two parts leave
+/// 2^-16 of each factor, and the product that is left out is as large.
+constexpr double PartsError(int64_t parts) { return parts == kMostParts ? 0 : 0x1.8p-15; }
+
+/// Calls f(a constant of this many parts).
+template <class F>
+auto WithParts(int64_t parts, const F& f) {
+  return parts == kMostParts ? f(std::integral_constant<int64_t, kMostParts>())
+                             : f(std::integral_constant<int64_t, kLeastParts>());
+}
 
 /// sums[2 · i + j] = the sum of (left tile i) · (right tile j) over `steps` tiles of numbers in
-/// three parts, 16 x 16 floats each. A factor lies as [step][part][tile]. Of the nine products of
-/// parts it adds the six largest: those that are left out are below 2^-24 of the product. The units
-/// are kAmx and kPlain.
-void MultiplyParts(Unit unit, const BFloat16* left, const BFloat16* right, int64_t steps,
+/// `by.parts` parts, 16 x 16 floats each. A factor lies as [step][part][tile]. Of the nine products
+/// of three parts it adds the six largest: those that are left out are below 2^-24 of the product.
+/// Of the four of two parts it adds three.
+void MultiplyParts(const PartsUnit& by, const BFloat16* left, const BFloat16* right, int64_t steps,
                    float* sums);
 
 }  // namespace singa::cpu::batch_blocked

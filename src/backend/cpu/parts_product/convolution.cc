@@ -40,10 +40,10 @@ Sizes SizesOf(const ConvSpec& spec) {
 
 class ConvolutionPlan final : public Plan {
  public:
-  ConvolutionPlan(const ConvSpec& spec, Unit unit, LaneTag tag)
+  ConvolutionPlan(const ConvSpec& spec, const PartsUnit& unit, LaneTag tag)
       : Plan("amx"),
         spec_(spec),
-        plain_(unit == Unit::kPlain),
+        unit_(unit),
         x_(spec.geometry.input_shape(), tag),
         y_(spec.geometry.output_shape(), tag),
         // Where gaps are left, dx has a row for each pixel of dy, and so does the window.
@@ -56,9 +56,8 @@ class ConvolutionPlan final : public Plan {
       bias_ = MakeBiasGradient(tag, spec.geometry.output_shape(), spec.dtype);
   }
 
-  std::string Describe() const override {
-    return std::string("amx float32 of bfloat16 parts") + (plain_ ? ", plain" : "");
-  }
+  std::string Describe() const override { return NameOf(unit_); }
+  double factor_error() const override { return batch_blocked::PartsError(unit_.parts); }
   size_t workspace_bytes() const override {
     const size_t bias = bias_ ? bias_->workspace_bytes() : 0;
     return std::max(product_.workspace_bytes(), bias);
@@ -142,7 +141,7 @@ class ConvolutionPlan final : public Plan {
   }
 
   ConvSpec spec_;
-  bool plain_;
+  PartsUnit unit_;
   ImageMemory x_, y_;
   Window window_;
   BlockedProduct product_;
@@ -197,7 +196,7 @@ bool Pays(const ConvSpec& spec) {
          !WinogradIsFaster(spec);
 }
 
-PlanPtr MakePlan(const ConvSpec& spec, Unit unit) {
+PlanPtr MakePlan(const ConvSpec& spec, const PartsUnit& unit) {
   return std::make_shared<ConvolutionPlan>(spec, unit, batch_blocked::TagFor(spec));
 }
 

@@ -18,14 +18,13 @@ int64_t BatchStep(const Shape& batch, int64_t elements) {
 
 class MatMulPlan final : public Plan {
  public:
-  MatMulPlan(const MatMulSpec& spec, Unit unit)
+  MatMulPlan(const MatMulSpec& spec, const PartsUnit& unit)
       : Plan("amx"),
         spec_(spec),
         unit_(unit),
         product_(unit, {spec.batch_count(), spec.m, spec.n, spec.k}, spec.threads) {}
-  std::string Describe() const override {
-    return std::string("amx float32 of bfloat16 parts") + (unit_ == Unit::kPlain ? ", plain" : "");
-  }
+  std::string Describe() const override { return NameOf(unit_); }
+  double factor_error() const override { return batch_blocked::PartsError(unit_.parts); }
   size_t workspace_bytes() const override { return product_.workspace_bytes(); }
 
   void Run(const Execution& execution) const override {
@@ -52,24 +51,46 @@ class MatMulPlan final : public Plan {
 
  private:
   MatMulSpec spec_;
-  Unit unit_;
+  PartsUnit unit_;
   BlockedProduct product_;
 };
 
 }  // namespace
 
+namespace {
+
+/// SINGA_AMX_FLOAT32
+const std::string& Wanted() {
+  static const std::string wanted = EnvironmentValue("SINGA_AMX_FLOAT32");
+  return wanted;
+}
+
+}  // namespace
+
+PartsUnit UnitInUse() {
+  return {Wanted() == "plain" ? Unit::kPlain : Unit::kAmx,
+          RoundsFloat32Factors() ? batch_blocked::kLeastParts : batch_blocked::kMostParts};
+}
+
 std::string IsOff() {
-  if (!batch_blocked::IsThere(Unit::kAmx)) return "float32 of bfloat16 parts is for CPUs with AMX";
-  static const bool off = EnvironmentValue("SINGA_AMX_FLOAT32") == "off";
-  if (off) return "SINGA_AMX_FLOAT32 is off";
-  if (IsStrict()) return "strict mode multiplies float32 numbers as they are";
-  return "";
+  std::string reason;
+  if (Wanted() == "off")
+    reason = "SINGA_AMX_FLOAT32 is off";
+  else if (!batch_blocked::IsThere(UnitInUse().unit))
+    reason = "float32 of bfloat16 parts is for CPUs with AMX";
+  else if (IsStrict())
+    reason = "strict mode multiplies float32 numbers as they are";
+  if (!reason.empty() && GetFloat32Precision() == Float32Precision::kHigh)
+    reason += ", so that high precision computes as highest";
+  return reason;
 }
 
 bool Pays(int64_t rows, int64_t columns, int64_t terms) {
+  if (UnitInUse().unit == Unit::kPlain) return true;  // for tests: whatever has parts
   // Per multiply-add AMX saves a time that is small beside that of packing an element, which its
   // factor's panels share, and of storing a sum, which its terms share. Measured with one thread.
   const auto share = [](int64_t length) { return 1 / static_cast<double>(length); };
+  // With six products; with three AMX saves more, so that smaller matrices may pay, too.
   return share(rows) + share(columns) + share(terms) < 0.0145;
 }
 
@@ -88,7 +109,7 @@ std::string Refuses(const MatMulSpec& s) {
 
 bool Pays(const MatMulSpec& s) { return Pays(s.m, s.n, s.k); }
 
-PlanPtr MakePlan(const MatMulSpec& spec, Unit unit) {
+PlanPtr MakePlan(const MatMulSpec& spec, const PartsUnit& unit) {
   return std::make_shared<MatMulPlan>(spec, unit);
 }
 

@@ -12,8 +12,11 @@
 
 namespace singa::cpu::parts_product {
 
-/// Why this process does not multiply by parts; empty if it does: a CPU with AMX, without strict
-/// mode or SINGA_AMX_FLOAT32=off.
+/// AMX, or its plain model with SINGA_AMX_FLOAT32=plain, which pays everywhere. Numbers have three
+/// parts, or two where their factors may be rounded (Float32Precision::kHigh).
+batch_blocked::PartsUnit UnitInUse();
+/// Why this process does not multiply by parts; empty if it does: the unit in use is there, without
+/// strict mode or SINGA_AMX_FLOAT32=off.
 std::string IsOff();
 
 /// Whether a product of a (rows, terms) matrix and a (terms, columns) one is likely to be faster by
@@ -23,10 +26,10 @@ bool Pays(int64_t rows, int64_t columns, int64_t terms);
 /// Why the product of parts does not take a Spec on any CPU.
 std::string Refuses(const MatMulSpec& spec);
 bool Pays(const MatMulSpec& spec);
-PlanPtr MakePlan(const MatMulSpec& spec, batch_blocked::Unit unit = batch_blocked::Unit::kAmx);
+PlanPtr MakePlan(const MatMulSpec& spec, const batch_blocked::PartsUnit& unit = UnitInUse());
 
 std::string Refuses(const ConvSpec& spec);
 bool Pays(const ConvSpec& spec);
-PlanPtr MakePlan(const ConvSpec& spec, batch_blocked::Unit unit = batch_blocked::Unit::kAmx);
+PlanPtr MakePlan(const ConvSpec& spec, const batch_blocked::PartsUnit& unit = UnitInUse());
 
 }  // namespace singa::cpu::parts_product

@@ -13,11 +13,10 @@
 namespace singa::cpu::parts_product {
 
 using batch_blocked::kDepth;
-using batch_blocked::kParts;
-using batch_blocked::kPartTiles;
 using batch_blocked::kSide;
 using batch_blocked::kSums;
 using batch_blocked::kTile;
+using batch_blocked::PartTiles;
 
 namespace {
 
@@ -53,7 +52,8 @@ float Rounded(float value) {
   return std::bit_cast<float>((std::bit_cast<uint32_t>(value) + 0x8000) & 0xffff0000);
 }
 
-uint32_t PackPlain(Side side, bool along, const Runs& runs, int64_t steps, BFloat16* to) {
+uint32_t PackPlain(int64_t parts, Side side, bool along, const Runs& runs, int64_t steps,
+                   BFloat16* to) {
   uint32_t largest = 0;
   for (int64_t term = 0; term < steps * kDepth; ++term)
     for (int64_t row = 0; row < kPanel; ++row) {
@@ -62,9 +62,9 @@ uint32_t PackPlain(Side side, bool along, const Runs& runs, int64_t steps, BFloa
       const int64_t in = row % kSide, pair = term % kSide, half = term % kDepth / kSide;
       const int64_t place =
           (side == Side::kLeft ? in * kSide + pair : pair * kSide + in) * 2 + half;
-      for (int64_t part = 0; part < kParts; ++part) {
+      for (int64_t part = 0; part < parts; ++part) {
         const float rounded = Rounded(rest);
-        to[term / kDepth * kPartTiles + (2 * part + row / kSide) * kTile + place].bits =
+        to[term / kDepth * PartTiles(parts) + (2 * part + row / kSide) * kTile + place].bits =
             static_cast<uint16_t>(std::bit_cast<uint32_t>(rounded) >> 16);
         rest -= rounded;
       }
@@ -77,6 +77,7 @@ uint32_t PackPlain(Side side, bool along, const Runs& runs, int64_t steps, BFloa
 #define SINGA_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 #define SINGA_TARGET_INLINE SINGA_TARGET inline __attribute__((always_inline))
 
+template <int64_t kParts>
 struct Parts {
   __m512i part[kParts];
 };
@@ -87,9 +88,10 @@ SINGA_TARGET_INLINE __m512 Rounded(__m512 values) {
 }
 
 /// The parts of 32 numbers, in pairs of one of `low` and one of `high`.
-SINGA_TARGET_INLINE Parts Split(__m512 low, __m512 high) {
+template <int64_t kParts>
+SINGA_TARGET_INLINE Parts<kParts> Split(__m512 low, __m512 high) {
   constexpr __mmask32 kOdd = 0xaaaaaaaa;
-  Parts parts;
+  Parts<kParts> parts;
 #pragma GCC unroll 3
   for (int64_t p = 0; p < kParts; ++p) {
     const __m512 even = Rounded(low), odd = Rounded(high);
@@ -133,7 +135,7 @@ SINGA_TARGET_INLINE void Transpose(__m512i* rows) {
 }
 
 /// Packs one step. A vector of pairs is a row of a tile, or with `transposed` a column.
-template <bool along, bool transposed, bool whole>
+template <int64_t kParts, bool along, bool transposed, bool whole>
 SINGA_TARGET_INLINE __m512i PackStep(const Runs& runs, int64_t step, BFloat16* to, __m512i largest,
                                      const Runs& next) {
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
@@ -159,7 +161,7 @@ SINGA_TARGET_INLINE __m512i PackStep(const Runs& runs, int64_t step, BFloat16* t
                                 : _mm512_maskz_loadu_ps(second, at[i + kApart]);
       largest = _mm512_max_epu32(largest, _mm512_and_si512(_mm512_castps_si512(low), magnitude));
       largest = _mm512_max_epu32(largest, _mm512_and_si512(_mm512_castps_si512(high), magnitude));
-      const Parts parts = Split(low, high);
+      const Parts<kParts> parts = Split<kParts>(low, high);
 #pragma GCC unroll 3
       for (int64_t p = 0; p < kParts; ++p) {
         if constexpr (transposed)
@@ -179,15 +181,15 @@ SINGA_TARGET_INLINE __m512i PackStep(const Runs& runs, int64_t step, BFloat16* t
   return largest;
 }
 
-template <bool along, bool transposed>
+template <int64_t kParts, bool along, bool transposed>
 SINGA_TARGET uint32_t PackVectors(const Runs& runs, int64_t steps, BFloat16* to, const Runs& next) {
   __m512i largest = _mm512_setzero_si512();
   const int64_t last = along ? 2 * steps : 2;
   const bool whole =
       std::all_of(runs.length, runs.length + last, [](int64_t length) { return length == kRun; });
-  for (int64_t step = 0; step < steps; ++step, to += kPartTiles)
-    largest = whole ? PackStep<along, transposed, true>(runs, step, to, largest, next)
-                    : PackStep<along, transposed, false>(runs, step, to, largest, next);
+  for (int64_t step = 0; step < steps; ++step, to += PartTiles(kParts))
+    largest = whole ? PackStep<kParts, along, transposed, true>(runs, step, to, largest, next)
+                    : PackStep<kParts, along, transposed, false>(runs, step, to, largest, next);
   alignas(64) uint32_t lanes[16];
   _mm512_store_si512(lanes, largest);
   return *std::max_element(lanes, lanes + 16);
@@ -206,17 +208,23 @@ SINGA_MULTI_ISA void AddProducts(const float* left, const float* right, int64_t 
 
 }  // namespace
 
-uint32_t Pack(Unit unit, Side side, bool along, const Runs& runs, int64_t steps, BFloat16* to,
-              const Runs& next) {
+uint32_t Pack(const PartsUnit& by, Side side, bool along, const Runs& runs, int64_t steps,
+              BFloat16* to, const Runs& next) {
 #if defined(__x86_64__)
-  if (unit == Unit::kAmx) {
-    if (side == Side::kLeft)
-      return (along ? PackVectors<true, false> : PackVectors<false, true>)(runs, steps, to, next);
-    return (along ? PackVectors<true, true> : PackVectors<false, false>)(runs, steps, to, next);
+  if (by.unit == Unit::kAmx) {
+    const bool transposed = along == (side == Side::kRight);
+    return batch_blocked::WithParts(
+        by.parts, [&]<int64_t kParts>(std::integral_constant<int64_t, kParts>) {
+          if (transposed)
+            return (along ? PackVectors<kParts, true, true>
+                          : PackVectors<kParts, false, true>)(runs, steps, to, next);
+          return (along ? PackVectors<kParts, true, false>
+                        : PackVectors<kParts, false, false>)(runs, steps, to, next);
+        });
   }
 #endif
-  (void)unit, (void)next;
-  return PackPlain(side, along, runs, steps, to);
+  (void)next;
+  return PackPlain(by.parts, side, along, runs, steps, to);
 }
 
 bool HasParts(uint32_t left, uint32_t right) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Float32 factors of a product, packed as tiles of their three parts in bfloat16
+// Float32 factors of a product, packed as tiles of their three or two parts in bfloat16
 // (batch_blocked/product.h). A panel is 32 rows of the left factor or 32 columns of the right one;
 // a chunk is 128 terms. A packed panel of a chunk fits in half of a first-level cache.
 
@@ -10,6 +10,7 @@
 
 namespace singa::cpu::parts_product {
 
+using batch_blocked::PartsUnit;
 using batch_blocked::Unit;
 
 inline constexpr int64_t kPanel = 2 * batch_blocked::kSide;
@@ -17,8 +18,11 @@ inline constexpr int64_t kRun = 16;  ///< floats that are neighbours in memory
 inline constexpr int64_t kChunkRuns = 8;
 inline constexpr int64_t kChunk = kChunkRuns * kRun;
 inline constexpr int64_t kChunkSteps = kChunk / batch_blocked::kDepth;
-/// Elements of a packed panel of a chunk, and sums of two panels.
-inline constexpr int64_t kPacked = kChunkSteps * batch_blocked::kPartTiles;
+/// Elements of a packed panel of a chunk.
+constexpr int64_t PackedSize(int64_t parts) {
+  return kChunkSteps * batch_blocked::PartTiles(parts);
+}
+/// Sums of two panels.
 inline constexpr int64_t kPanelSums = kPanel * kPanel;
 
 /// Sixteen zeros, which stand for what is not there.
@@ -70,11 +74,11 @@ enum class Side { kLeft, kRight };
 
 /// Packs `steps` times 32 terms of a panel. Returns the largest absolute value's bits, which for
 /// infinities and NaN are larger than for numbers. `next` is packed next, so it is prefetched.
-uint32_t Pack(Unit unit, Side side, bool along, const Runs& runs, int64_t steps, BFloat16* to,
-              const Runs& next);
+uint32_t Pack(const PartsUnit& by, Side side, bool along, const Runs& runs, int64_t steps,
+              BFloat16* to, const Runs& next);
 
-/// Whether products of parts are as exact as float32 for panels with these largest values. They are
-/// not if there are infinities or NaN, if a sum could overflow, or if numbers are so small that
+/// Whether products of parts are as exact as they can be for panels with these largest values. They
+/// are not if there are infinities or NaN, if a sum could overflow, or if numbers are so small that
 /// AMX, which has no denormal numbers, would lose parts.
 bool HasParts(uint32_t left, uint32_t right);
 

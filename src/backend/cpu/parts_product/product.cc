@@ -21,7 +21,6 @@ using batch_blocked::Session;
 
 namespace {
 
-constexpr int64_t kPackedBytes = kPacked * static_cast<int64_t>(sizeof(BFloat16));
 constexpr int64_t kSumsBytes = kPanelSums * static_cast<int64_t>(sizeof(float));
 
 /// Multiply-adds that are worth a second thread.
@@ -33,27 +32,6 @@ constexpr int64_t kSidePanels = 8, kMostPanels = 16;
 constexpr int64_t kShared = int64_t{16} << 20;
 /// Sums are cut into pieces where there are few results and many terms.
 constexpr int64_t kPieceChunks = 8, kMostPieces = 16, kPairsOfPieces = 256;
-
-/// Packed panels of one chunk.
-struct Panels {
-  BFloat16* packed;
-  uint32_t* largest;  ///< of each panel
-  int64_t step;       ///< between panels, in packed panels
-
-  BFloat16* at(int64_t panel) const { return packed + panel * step * kPacked; }
-  uint32_t& largest_of(int64_t panel) const { return largest[panel * step]; }
-};
-
-size_t BytesOf(int64_t panels) {
-  return static_cast<size_t>(panels * kPackedBytes +
-                             RoundUp(panels * static_cast<int64_t>(sizeof(uint32_t)), 64));
-}
-
-/// `count` packed panels in memory of BytesOf(count).
-Panels PanelsIn(char* memory, int64_t count, int64_t step) {
-  return {reinterpret_cast<BFloat16*>(memory),
-          reinterpret_cast<uint32_t*>(memory + count * kPackedBytes), step};
-}
 
 int64_t StepsOf(int64_t terms, int64_t chunk) {
   return CeilDivide(std::min(kChunk, terms - chunk * kChunk), batch_blocked::kDepth);
@@ -142,8 +120,32 @@ void MatrixTarget::Store(int64_t batch, int64_t row, int64_t column, const float
     }
 }
 
-BlockedProduct::BlockedProduct(Unit unit, const Sizes& sizes, int threads)
-    : unit_(unit),
+/// Packed panels of one chunk.
+struct BlockedProduct::Panels {
+  BFloat16* packed;
+  uint32_t* largest;  ///< of each panel
+  int64_t step;       ///< between panels, in packed panels
+  int64_t size;       ///< elements of a packed panel
+
+  BFloat16* at(int64_t panel) const { return packed + panel * step * size; }
+  uint32_t& largest_of(int64_t panel) const { return largest[panel * step]; }
+};
+
+size_t BlockedProduct::BytesOf(int64_t panels) const {
+  return static_cast<size_t>(panels * packed_bytes_ +
+                             RoundUp(panels * static_cast<int64_t>(sizeof(uint32_t)), 64));
+}
+
+/// `count` packed panels in memory of BytesOf(count).
+BlockedProduct::Panels BlockedProduct::PanelsIn(char* memory, int64_t count, int64_t step) const {
+  return {reinterpret_cast<BFloat16*>(memory),
+          reinterpret_cast<uint32_t*>(memory + count * packed_bytes_), step, packed_};
+}
+
+BlockedProduct::BlockedProduct(const PartsUnit& by, const Sizes& sizes, int threads)
+    : by_(by),
+      packed_(PackedSize(by.parts)),
+      packed_bytes_(packed_ * static_cast<int64_t>(sizeof(BFloat16))),
       sizes_(sizes),
       threads_(sizes.batch * sizes.rows * sizes.columns * sizes.terms < kWorthThreads
                    ? 1
@@ -178,7 +180,7 @@ BlockedProduct::BlockedProduct(Unit unit, const Sizes& sizes, int threads)
   }
   // A packed factor takes half as much memory again as the factor itself, so large ones are packed
   // for each block.
-  const auto fits = [&](int64_t panels) { return panels * chunks_ * kPackedBytes <= kShared; };
+  const auto fits = [&](int64_t panels) { return panels * chunks_ * packed_bytes_ <= kShared; };
   if (sizes.batch == 1) {
     const bool right = column_panels_ <= row_panels_;
     shares_right_ = right && row_blocks_ > 1 && fits(column_panels_);
@@ -204,7 +206,7 @@ void BlockedProduct::Run(const Factor& left, const Factor& right, const Target& 
   const int64_t units = sizes_.batch * pieces_ * row_blocks_ * column_blocks_;
   std::atomic<int64_t> next = 0;
   ForEachThread(static_cast<int>(std::min<int64_t>(threads_, units)), [&](int64_t thread) {
-    const Session session(unit_);
+    const Session session(by_.unit);
     char* memory = own + static_cast<size_t>(thread) * own_bytes_;
     for (int64_t i = next++; i < units; i = next++)
       RunUnit(i, left, right, target, shared, memory, partial);
@@ -227,7 +229,7 @@ void BlockedProduct::PackShared(const Factor& factor, char* memory) const {
         for (int64_t i = begin; i < end; ++i) {
           Runs& next = runs[(i + 1) % 2];
           locate(std::min(i + 1, end - 1), &next);
-          packed.largest_of(i) = Pack(unit_, side, factor.along(), runs[i % 2],
+          packed.largest_of(i) = Pack(by_, side, factor.along(), runs[i % 2],
                                       StepsOf(sizes_.terms, i % chunks_), packed.at(i), next);
         }
       });
@@ -256,7 +258,7 @@ void BlockedProduct::RunUnit(int64_t unit, const Factor& left, const Factor& rig
     if (is_shared) {
       const int64_t all = side == Side::kLeft ? row_panels_ : column_panels_;
       Panels panels = PanelsIn(const_cast<char*>(shared), all * chunks_, chunks_);
-      panels.packed += (range.begin * chunks_ + chunk) * kPacked;
+      panels.packed += (range.begin * chunks_ + chunk) * packed_;
       panels.largest += range.begin * chunks_ + chunk;
       return panels;
     }
@@ -272,7 +274,7 @@ void BlockedProduct::RunUnit(int64_t unit, const Factor& left, const Factor& rig
         locate(i + 1, chunk, &next);
       else
         locate(0, std::min(chunk + 1, chunks.end - 1), &next);
-      panels.largest_of(i) = Pack(unit_, side, factor.along(), runs[i % 2],
+      panels.largest_of(i) = Pack(by_, side, factor.along(), runs[i % 2],
                                   StepsOf(sizes_.terms, chunk), panels.at(i), next);
     }
     return panels;
@@ -298,7 +300,7 @@ void BlockedProduct::RunUnit(int64_t unit, const Factor& left, const Factor& rig
       float* kept = block + pair * kPanelSums;
       float* to = first && !last ? kept : sums;
       if (HasParts(a.largest_of(i), b.largest_of(j))) {
-        MultiplyParts(unit_, a.at(i), b.at(j), steps, to);
+        MultiplyParts(by_, a.at(i), b.at(j), steps, to);
       } else {
         Runs left_runs, right_runs;
         left.Locate(batch, row * kPanel, chunk * kChunk, &left_runs);

@@ -1,8 +1,9 @@
 #pragma once
 
 // Float32 products of matrices, by the six largest of the nine products of their numbers' three
-// bfloat16 parts. The chunks of 128 terms, in which sums are made, depend on the shape alone, so
-// results do not depend on the number of threads or on how the work is divided.
+// bfloat16 parts, or by three of the four of two parts (Float32Precision::kHigh). The chunks of 128
+// terms, in which sums are made, depend on the shape alone, so results do not depend on the number
+// of threads or on how the work is divided.
 
 #include <cstddef>
 #include <cstdint>
@@ -61,7 +62,7 @@ struct Sizes {
 
 class BlockedProduct {
  public:
-  BlockedProduct(Unit unit, const Sizes& sizes, int threads);
+  BlockedProduct(const PartsUnit& by, const Sizes& sizes, int threads);
 
   size_t workspace_bytes() const;
   void Run(const Factor& left, const Factor& right, const Target& target, void* workspace) const;
@@ -72,7 +73,12 @@ class BlockedProduct {
                const char* shared, char* own, float* partial) const;
   void AddPieces(const Target& target, const float* partial) const;
 
-  Unit unit_;
+  struct Panels;
+  size_t BytesOf(int64_t panels) const;
+  Panels PanelsIn(char* memory, int64_t count, int64_t step) const;
+
+  PartsUnit by_;
+  int64_t packed_, packed_bytes_;  ///< elements and bytes of a packed panel of a chunk
   Sizes sizes_;
   int threads_;
   int64_t row_panels_, column_panels_, chunks_;

@@ -17,6 +17,6 @@ PlanPtr MakePlan(const ConvSpec& spec, int64_t lanes = VectorLanes());
 /// Whether float32 products of bfloat16 parts are likely to be faster than those of MakePlan.
 bool PartsPay(const ConvSpec& spec);
 /// For float32, with 16 lanes.
-PlanPtr MakePartsPlan(const ConvSpec& spec, batch_blocked::Unit unit = batch_blocked::Unit::kAmx);
+PlanPtr MakePartsPlan(const ConvSpec& spec, const batch_blocked::PartsUnit& unit);
 
 }  // namespace singa::cpu::winograd

@@ -112,6 +112,7 @@ bool PartsPay(const ConvSpec& spec) {
   constexpr int64_t kChannels = 128, kTiles = 512;
   if (spec.dtype != kFloat32 || VectorLanes() != 16 || !parts_product::IsOff().empty())
     return false;
+  if (parts_product::UnitInUse().unit == batch_blocked::Unit::kPlain) return true;  // for tests
   if (r.kernel_h() != 3 || r.kernel_w() != 3) return false;
   const bool to_input = spec.pass == ConvPass::kBackwardX;
   using Square = Taps<3, 3>;
@@ -126,7 +127,7 @@ namespace {
 constexpr const char* kSlower = "the direct method is faster here";
 
 PlanPtr FasterPlan(const ConvSpec& spec) {
-  return PartsPay(spec) ? MakePartsPlan(spec) : MakePlan(spec);
+  return PartsPay(spec) ? MakePartsPlan(spec, parts_product::UnitInUse()) : MakePlan(spec);
 }
 
 /// Candidates for the present layouts and for each layout that the method supports.

@@ -22,22 +22,16 @@ using batch_blocked::kDepth;
 using batch_blocked::kSide;
 using batch_blocked::kSums;
 using parts_product::kChunk;
-using parts_product::kPacked;
 using parts_product::kPanel;
 using parts_product::kPanelSums;
 using parts_product::Matrix;
+using parts_product::PartsUnit;
 using parts_product::Runs;
 using parts_product::Side;
-using parts_product::Unit;
 
 constexpr int64_t kLanes = 16;
 using Panels = FilterPanels<float, kLanes>;
 static_assert(Panels::kWidth == kPanel && kLanes == kSide);
-
-const char* Products(Unit unit) {
-  return unit == Unit::kPlain ? ", float32 of bfloat16 parts, plain"
-                              : ", amx float32 of bfloat16 parts";
-}
 
 /// Memory of a call, handed out in pieces of whole cache lines.
 class Memory {
@@ -63,11 +57,12 @@ struct PackedPanels {
   BFloat16* parts;
   uint32_t* largest;
 
-  static size_t Bytes(int64_t count) {
-    return Memory::Bytes<BFloat16>(count * kPacked) + Memory::Bytes<uint32_t>(count);
+  /// `size`: elements of a panel.
+  static size_t Bytes(int64_t count, int64_t size) {
+    return Memory::Bytes<BFloat16>(count * size) + Memory::Bytes<uint32_t>(count);
   }
-  PackedPanels(Memory* memory, int64_t count)
-      : parts(memory->Take<BFloat16>(count * kPacked)), largest(memory->Take<uint32_t>(count)) {}
+  PackedPanels(Memory* memory, int64_t count, int64_t size)
+      : parts(memory->Take<BFloat16>(count * size)), largest(memory->Take<uint32_t>(count)) {}
 };
 
 /// Computes y from x, or dx from dy. The filter is transformed and packed for all threads. Each
@@ -75,10 +70,12 @@ struct PackedPanels {
 class FilterPartsPlan final : public WinogradPlan {
  public:
   FilterPartsPlan(const ConvSpec& spec, const Loops<float, kLanes>& loops, LaneTag tag,
-                  const Shape& from, const Shape& to, int64_t pad_top, int64_t pad_left, Unit unit)
+                  const Shape& from, const Shape& to, int64_t pad_top, int64_t pad_left,
+                  const PartsUnit& unit)
       : WinogradPlan(spec, ArgumentLayouts(spec, tag, from, to, kLanes),
-                     {LaneLayout(to, spec.dtype, tag)}, Products(unit)),
+                     {LaneLayout(to, spec.dtype, tag)}, NameOf(unit)),
         unit_(unit),
+        packed_(parts_product::PackedSize(unit.parts)),
         loops_(loops),
         prepared_(IsPrepared(spec, kLanes)),
         from_(from, tag),
@@ -95,8 +92,10 @@ class FilterPartsPlan final : public WinogradPlan {
         product_step_(block_ * filter_.count * kPanelSums + kLanes) {}
 
   size_t workspace_bytes() const override {
-    return PackedPanels::Bytes(filter_panels()) + static_cast<size_t>(threads_) * own_bytes();
+    return PackedPanels::Bytes(filter_panels(), packed_) +
+           static_cast<size_t>(threads_) * own_bytes();
   }
+  double factor_error() const override { return batch_blocked::PartsError(unit_.parts); }
   int inplace_input(size_t i) const override {
     return i == 0 && spec_.has_add ? static_cast<int>(spec_.add_input()) : -1;
   }
@@ -109,7 +108,7 @@ class FilterPartsPlan final : public WinogradPlan {
                     {bias, add, spec_.relu},
                     execution.out<float>(0)};
     Memory memory(execution.workspace);
-    const PackedPanels filter(&memory, filter_panels());
+    const PackedPanels filter(&memory, filter_panels(), packed_);
     char* own = memory.Take<char>(0);
     ForEachThread(threads_, [&](int64_t thread) {
       Own mine(own + static_cast<size_t>(thread) * own_bytes(), *this);
@@ -120,7 +119,7 @@ class FilterPartsPlan final : public WinogradPlan {
     const int64_t panels = CeilDivide(tiles_.count, kPanel), blocks = CeilDivide(panels, block_);
     std::atomic<int64_t> next = 0;
     ForEachThread(threads_, [&](int64_t thread) {
-      const batch_blocked::Session session(unit_);
+      const batch_blocked::Session session(unit_.unit);
       Own mine(own + static_cast<size_t>(thread) * own_bytes(), *this);
       for (int64_t block = next++; block < blocks; block = next++) {
         const int64_t first = panels * block / blocks * kPanel,
@@ -148,14 +147,15 @@ class FilterPartsPlan final : public WinogradPlan {
         : values(memory.Take<float>(plan.values_.size)),
           products(memory.Take<float>(plan.loops_.positions * plan.product_step_)),
           filter(memory.Take<float>(plan.prepared_ ? 0 : plan.filter_.size)),
-          packed(&memory, plan.block_ * plan.chunks_),
+          packed(&memory, plan.block_ * plan.chunks_, plan.packed_),
           plain(memory.Take<uint8_t>(plan.block_ * plan.filter_.count)) {}
   };
   size_t own_bytes() const {
     return Memory::Bytes<float>(values_.size) +
            Memory::Bytes<float>(loops_.positions * product_step_) +
            Memory::Bytes<float>(prepared_ ? 0 : filter_.size) +
-           PackedPanels::Bytes(block_ * chunks_) + Memory::Bytes<uint8_t>(block_ * filter_.count);
+           PackedPanels::Bytes(block_ * chunks_, packed_) +
+           Memory::Bytes<uint8_t>(block_ * filter_.count);
   }
   int64_t filter_panels() const { return loops_.positions * filter_.count * chunks_; }
   int64_t StepsOf(int64_t chunk) const {
@@ -186,7 +186,7 @@ class FilterPartsPlan final : public WinogradPlan {
         matrix.Locate(p, 0, chunk * kChunk, &runs);
         const int64_t at = (p * filter_.count + panel) * chunks_ + chunk;
         to.largest[at] =
-            Pack(unit_, Side::kRight, false, runs, StepsOf(chunk), to.parts + at * kPacked, runs);
+            Pack(unit_, Side::kRight, false, runs, StepsOf(chunk), to.parts + at * packed_, runs);
       }
   }
 
@@ -213,8 +213,8 @@ class FilterPartsPlan final : public WinogradPlan {
             if (!parts_product::HasParts(own.packed.largest[left], filter.largest[right + chunk]))
               own.plain[pair] = 1;
             AddChunk(chunk, products + pair * kPanelSums, [&](float* sums) {
-              batch_blocked::MultiplyParts(unit_, own.packed.parts + left * kPacked,
-                                           filter.parts + (right + chunk) * kPacked, StepsOf(chunk),
+              batch_blocked::MultiplyParts(unit_, own.packed.parts + left * packed_,
+                                           filter.parts + (right + chunk) * packed_, StepsOf(chunk),
                                            sums);
             });
           }
@@ -246,7 +246,7 @@ class FilterPartsPlan final : public WinogradPlan {
       Runs& next = runs[(at + 1) % 2];
       locate(std::min(at + 1, panels * chunks_ - 1), &next);
       to.largest[at] = Pack(unit_, Side::kLeft, true, runs[at % 2], StepsOf(at % chunks_),
-                            to.parts + at * kPacked, next);
+                            to.parts + at * packed_, next);
     }
   }
 
@@ -280,7 +280,8 @@ class FilterPartsPlan final : public WinogradPlan {
     }
   }
 
-  const Unit unit_;
+  const PartsUnit unit_;
+  const int64_t packed_;  ///< elements of a packed panel of a chunk
   const Loops<float, kLanes> loops_;
   const bool prepared_;
   Image<kLanes> from_, to_;
@@ -297,9 +298,10 @@ class FilterPartsPlan final : public WinogradPlan {
 class GradientPartsPlan final : public WinogradPlan {
  public:
   GradientPartsPlan(const ConvSpec& spec, const Loops<float, kLanes>& loops, LaneTag tag,
-                    const Shape& x, const Shape& y, Unit unit)
+                    const Shape& x, const Shape& y, const PartsUnit& unit)
       : WinogradPlan(spec, {LaneLayout(y, spec.dtype, tag), LaneLayout(x, spec.dtype, tag)}, {},
-                     Products(unit)),
+                     NameOf(unit)),
+        factor_error_(batch_blocked::PartsError(unit.parts)),
         loops_(loops),
         x_(x, tag),
         y_(y, tag),
@@ -322,6 +324,7 @@ class GradientPartsPlan final : public WinogradPlan {
                             std::max(product_.workspace_bytes(), last_.workspace_bytes());
     return std::max(products, bias_ ? bias_->workspace_bytes() : 0);
   }
+  double factor_error() const override { return factor_error_; }
 
   void Run(const Execution& execution) const override {
     const float* dy = execution.in<float>(0);
@@ -395,6 +398,7 @@ class GradientPartsPlan final : public WinogradPlan {
                                      y_values_.position_step);
   }
 
+  const double factor_error_;
   const Loops<float, kLanes> loops_;
   Image<kLanes> x_, y_;
   int64_t in_, out_;
@@ -408,7 +412,7 @@ class GradientPartsPlan final : public WinogradPlan {
 
 }  // namespace
 
-PlanPtr MakePartsPlan(const ConvSpec& spec, Unit unit) {
+PlanPtr MakePartsPlan(const ConvSpec& spec, const PartsUnit& unit) {
   return WithTaps(spec, [&]<class Taps>(Taps) -> PlanPtr {
     if constexpr (std::is_same_v<Taps, LargeTile>) {
       return nullptr;  // for bfloat16

@@ -44,13 +44,13 @@ inline LaneTag TagFor(const ConvSpec& spec, int64_t lanes) {
 class WinogradPlan : public Plan {
  public:
   WinogradPlan(const ConvSpec& spec, std::vector<LayoutPtr> inputs, std::vector<LayoutPtr> outputs,
-               const char* products = "")
+               const std::string& products = "")
       : Plan("winograd"),
         spec_(spec),
         threads_(std::max(spec.threads, 1)),
         inputs_(std::move(inputs)),
         outputs_(std::move(outputs)),
-        products_(products) {}
+        products_(products.empty() ? "" : ", " + products) {}
   std::string Describe() const override {
     const auto by = [](int down, int across) {
       return std::to_string(down) + "x" + std::to_string(across);
@@ -75,7 +75,7 @@ class WinogradPlan : public Plan {
 
  private:
   std::vector<LayoutPtr> inputs_, outputs_;
-  const char* products_;  ///< how they are computed, for Describe
+  std::string products_;  ///< how they are computed, for Describe
 };
 
 /// Layouts of x or dy, the filter, the bias, and the tensor that is added to y.

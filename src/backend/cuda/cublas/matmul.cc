@@ -45,7 +45,7 @@ Calls CallsOf(const MatMulSpec& s) {
   p.alpha = s.alpha;
   p.bias = AddsBias(s);
   p.beta = s.c_rows > 0 && !p.bias ? s.beta : 0;
-  p.tf32 = IsTf32() && !IsStrict();
+  p.tf32 = RoundsFloat32Factors();
   p.most_workspace = kWorkspace;
 
   const int64_t a_size = s.m * s.k, b_size = s.k * s.n, y_size = s.m * s.n;
@@ -102,8 +102,13 @@ class MatMulPlan final : public Plan {
       relu_->Run({execution.device, in_place, in_place, execution.scalars, execution.workspace});
     }
   }
-  std::string Describe() const override { return std::string(kName) + " " + name_; }
+  std::string Describe() const override {
+    return std::string(kName) + " " + name_ + (factor_error() > 0 ? " tf32" : "");
+  }
   size_t workspace_bytes() const override { return executable_->workspace_bytes(); }
+  double factor_error() const override {
+    return calls_.problem.tf32 && calls_.problem.dtype == kFloat32 ? kTf32Error : 0;
+  }
   size_t bytes() const override { return size_t{4} << 10; }
 
  private:

@@ -59,7 +59,8 @@ class ConvPlan final : public Plan {
         geometry_(spec.geometry),
         name_(engine.name),
         pass_(spec.pass),
-        transforms_(engine.transforms) {
+        transforms_(engine.transforms),
+        rounds_factors_(engine.tensor_cores && spec.dtype == kFloat32) {
     executable_ = Dnn().Build(ProblemOf(spec), engine);
     SetLayouts(spec);
     workspace_ = executable_->workspace_bytes();
@@ -93,13 +94,16 @@ class ConvPlan final : public Plan {
     }
     if (bias_) bias_->Run(execution, execution.inputs[0], execution.outputs[executable_ ? 1 : 0]);
   }
-  std::string Describe() const override { return std::string(kCudnn) + " " + name_; }
+  std::string Describe() const override {
+    return std::string(kCudnn) + " " + name_ + (rounds_factors_ ? " tf32" : "");
+  }
   size_t workspace_bytes() const override { return workspace_; }
   LayoutPtr input_layout(size_t i) const override {
     return i < inputs_.size() ? inputs_[i] : nullptr;
   }
   LayoutPtr output_layout(size_t i) const override { return i == 0 ? output_ : nullptr; }
   bool spreads_error() const override { return transforms_; }
+  double factor_error() const override { return rounds_factors_ ? kTf32Error : 0; }
   size_t bytes() const override { return size_t{64} << 10; }  // plans share kernels
 
  private:
@@ -130,7 +134,7 @@ class ConvPlan final : public Plan {
   Recorder geometry_;
   std::string name_;
   ConvPass pass_;
-  bool transforms_ = false;
+  bool transforms_ = false, rounds_factors_ = false;
   std::shared_ptr<const Executable> executable_;
   std::optional<BiasGradient> bias_;
   size_t workspace_ = 0;

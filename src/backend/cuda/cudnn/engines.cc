@@ -6,7 +6,7 @@
 namespace singa::cudnn {
 
 std::vector<Engine> Permitted(std::vector<Engine> engines, DType dtype) {
-  const bool tf32 = IsTf32() && !IsStrict();
+  const bool tf32 = RoundsFloat32Factors();
   std::erase_if(engines, [&](const Engine& engine) {
     // For float32, tensor cores compute in TF32.
     if (dtype == kFloat32 && engine.tensor_cores && !tf32) return true;

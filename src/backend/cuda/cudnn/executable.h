@@ -7,6 +7,9 @@
 
 namespace singa::cudnn {
 
+/// The relative error of a product whose two factors are rounded to TF32's 11 bits.
+inline constexpr double kTf32Error = 0x1p-10;
+
 /// A problem that a library has compiled. It runs from any thread, on the GPU for which it was
 /// built.
 class Executable {

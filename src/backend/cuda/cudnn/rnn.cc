@@ -17,6 +17,7 @@
 #include "model/dispatch/kernel.h"
 #include "model/operation/random/spec.h"
 #include "model/operation/rnn/spec.h"
+#include "singa/dispatch/plan_cache.h"
 
 namespace singa::cudnn {
 namespace {
@@ -51,7 +52,10 @@ struct SavedStack {
 /// Common to both passes.
 class RnnPlan : public Plan {
  public:
-  explicit RnnPlan(const RnnFields& fields) : Plan(kName), f_(fields) {
+  explicit RnnPlan(const RnnFields& fields)
+      : Plan(kName),
+        rounds_factors_(fields.dtype == kFloat32 && RoundsFloat32Factors()),
+        f_(fields) {
     if (fields.batch == 0) return;
     const int64_t layers = fields.dropout > 0 ? 1 : fields.layers;
     for (int64_t first = 0; first < fields.layers; first += layers)
@@ -67,7 +71,10 @@ class RnnPlan : public Plan {
     }
     saved_bytes_ = saved.bytes();
   }
-  std::string Describe() const override { return std::string(kName) + " rnn"; }
+  std::string Describe() const override {
+    return std::string(kName) + (rounds_factors_ ? " rnn tf32" : " rnn");
+  }
+  double factor_error() const override { return rounds_factors_ ? kTf32Error : 0; }
   size_t workspace_bytes() const override { return cuts_.bytes(); }
   size_t bytes() const override { return size_t{4} << 10; }
 
@@ -116,6 +123,7 @@ class RnnPlan : public Plan {
     return PlainAt(device, data, {f_.rows() * f_.width()}, dtype);
   }
 
+  const bool rounds_factors_;
   const RnnFields f_;
   std::vector<RnnStack> stacks_;  // from the first layer on; empty for an empty batch
   std::vector<SavedStack> saved_;

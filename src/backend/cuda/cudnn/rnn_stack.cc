@@ -25,7 +25,7 @@ RnnProblem ProblemOf(const RnnFields& fields, int64_t first_layer, int64_t layer
   problem.directions = fields.directions;
   problem.bias = fields.bias;
   problem.training = fields.training;
-  problem.tf32 = IsTf32() && !IsStrict();
+  problem.tf32 = RoundsFloat32Factors();
   return problem;
 }
 

@@ -70,7 +70,7 @@ Tensor AbsoluteValue(const Tensor& t) {
   return Write(values, t.shape()).ToDevice(t.device()).AsType(t.data_type());
 }
 
-Tolerance::Tolerance(DType dtype, int64_t sum_length, bool terms_known) {
+Tolerance::Tolerance(DType dtype, int64_t sum_length, bool terms_known, double factor_error) {
   // Each side may have an error of 8·eps·√K, and rounds its result once more. Where the terms are
   // known, 16-bit floats are summed in float32.
   const bool wide = terms_known && SizeOf(dtype) == 2;
@@ -78,7 +78,8 @@ Tolerance::Tolerance(DType dtype, int64_t sum_length, bool terms_known) {
   smallest_ = dtype == kFloat16 ? 0x1p-24 : 1e-37;
   rounding_ = wide ? 4 * Epsilon(dtype) : 0;
   relative_ = 16 * Epsilon(wide ? kFloat32 : dtype) *
-              std::sqrt(static_cast<double>(std::max<int64_t>(sum_length, 1)));
+                  std::sqrt(static_cast<double>(std::max<int64_t>(sum_length, 1))) +
+              factor_error;
 }
 
 double Tolerance::For(double magnitude, double want) const {
@@ -87,7 +88,7 @@ double Tolerance::For(double magnitude, double want) const {
 }
 
 Difference FindDifference(std::span<const Tensor> chosen, const Expected& expected,
-                          bool spreads_error) {
+                          bool spreads_error, double factor_error) {
   const std::vector<Tensor>& reference = expected.results;
   std::vector<Tensor> bound = expected.bound;
   if (spreads_error) SpreadOverPlanes(bound);
@@ -108,7 +109,7 @@ Difference FindDifference(std::span<const Tensor> chosen, const Expected& expect
     for (double v : want)
       if (std::isfinite(v)) largest = std::max(largest, std::abs(v));
     const DType dtype = chosen[i].data_type();
-    const Tolerance tolerance(dtype, expected.sum_length, !scale.empty());
+    const Tolerance tolerance(dtype, expected.sum_length, !scale.empty(), factor_error);
     for (size_t j = 0; j < got.size(); ++j) {
       if (got[j] == want[j] || (std::isnan(got[j]) && std::isnan(want[j]))) continue;
       const double allowed = expected.exact ? 0

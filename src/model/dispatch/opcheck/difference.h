@@ -32,7 +32,8 @@ struct Difference {
 class Tolerance {
  public:
   /// `terms_known`: of each element, the magnitude of the terms that it sums is known.
-  Tolerance(DType dtype, int64_t sum_length, bool terms_known);
+  /// `factor_error`: the plan's.
+  Tolerance(DType dtype, int64_t sum_length, bool terms_known, double factor_error = 0);
   /// For an expected element `want` whose terms have this magnitude.
   double For(double magnitude, double want) const;
 
@@ -47,7 +48,7 @@ inline constexpr double kSpreadFactor = 8;
 
 /// Compares plain outputs of a plan. Integers without a bound have to be equal.
 Difference FindDifference(std::span<const Tensor> chosen, const Expected& expected,
-                          bool spreads_error = false);
+                          bool spreads_error = false, double factor_error = 0);
 /// The elements of `t`, in row-major order.
 using Values = std::vector<double>;
 Values Read(const Tensor& t);

@@ -17,16 +17,14 @@
 #include "model/dispatch/spot/read_elements.h"
 #include "singa/core/device.h"
 #include "singa/core/error.h"
-#include "singa/dispatch/plan_cache.h"
 
 namespace singa::spot {
 namespace {
 
 constexpr int64_t kMain = 4;  ///< elements of an output that are checked where sums are short
 constexpr int64_t kMost = 32;
-constexpr int64_t kShort = 4096;   ///< products of these elements
-constexpr int64_t kChunk = 256;    ///< elements that are converted at once
-constexpr double kTf32 = 0x1p-10;  ///< relative error of a product of factors in TF32
+constexpr int64_t kShort = 4096;  ///< products of these elements
+constexpr int64_t kChunk = 256;   ///< elements that are converted at once
 
 int64_t PositionOf(const Steps& steps, int64_t i) {
   return steps.base + (steps.table ? steps.table[i * steps.stride] : i * steps.stride);
@@ -194,12 +192,13 @@ Operand::Operand(const Tensor& t) : tensor_(t) {
 }
 
 Sampler::Sampler(std::span<const Tensor> inputs, std::span<const Tensor> outputs, int64_t products,
-                 uint32_t turn, uint64_t seed, bool spreads_error)
+                 uint32_t turn, uint64_t seed, const Plan& plan)
     : outputs_(outputs),
       products_(products),
       turn_(turn),
       seed_(seed),
-      spreads_error_(spreads_error) {
+      spreads_error_(plan.spreads_error()),
+      factor_error_(plan.factor_error()) {
   for (const Tensor& t : inputs) {
     inputs_.push_back(t.empty() ? Operand() : Operand(t));
     on_host_ &= t.empty() || t.device()->kind() == DeviceKind::kCpu;
@@ -377,13 +376,11 @@ void Sampler::Compare(size_t output, const char* name, const Shape& shape,
   const Tensor& t = outputs_[output];
   const Operand there(t);
   const DType dtype = t.data_type();
-  const opcheck::Tolerance tolerance(dtype, terms, true);
+  const opcheck::Tolerance tolerance(dtype, terms, true, factor_error_);
   // A sum that may overflow on its way is not compared.
   const double most = dtype == kFloat64 ? std::numeric_limits<double>::max()
                                         : double{std::numeric_limits<float>::max()} / 4;
   const double underflow = dtype == kFloat64 ? 0 : static_cast<double>(terms) * 1e-30;
-  const bool rounds_factors =
-      dtype == kFloat32 && t.device()->kind() == DeviceKind::kCuda && IsTf32();
   std::vector<int64_t> positions;
   for (const Place& place : places)
     positions.push_back(how.flat ? RowMajorPosition(place.index, shape) : there.At(place.index));
@@ -401,8 +398,7 @@ void Sampler::Compare(size_t output, const char* name, const Shape& shape,
     const auto allowed_for = [&](double magnitude) {
       if (how.exact) return 0.0;
       if (IsInteger(dtype)) return how.rounding;
-      return tolerance.For(magnitude, place.value) + (magnitude == 0 ? 0 : underflow) +
-             (rounds_factors ? kTf32 * magnitude : 0);
+      return tolerance.For(magnitude, place.value) + (magnitude == 0 ? 0 : underflow);
     };
     const double distance = std::abs(got - place.value);
     double factor = spreads_error_ ? opcheck::kSpreadFactor : 1;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/device/parallel.h"
+#include "singa/core/plan.h"
 #include "singa/core/tensor.h"
 
 namespace singa::spot {
@@ -127,9 +128,9 @@ class Sampler {
  public:
   /// `products` is how many products may be computed. At least 4 elements of each output are, or
   /// where their sums are long, one; `turn`, the number of checks before this one, chooses which.
-  /// `seed` chooses the other places.
+  /// `seed` chooses the other places. `plan` says how exact it is.
   Sampler(std::span<const Tensor> inputs, std::span<const Tensor> outputs, int64_t products,
-          uint32_t turn, uint64_t seed, bool spreads_error);
+          uint32_t turn, uint64_t seed, const Plan& plan);
 
   const Operand& input(size_t i) const { return inputs_[i]; }
   /// Whether operands are on the host, where all threads may read them.
@@ -191,6 +192,7 @@ class Sampler {
   uint32_t turn_;
   uint64_t seed_;
   bool spreads_error_;
+  double factor_error_;
   bool on_host_ = true;
   enum class Remote { kDirect, kList, kGive } remote_ = Remote::kDirect;
   mutable std::vector<RemoteElements> elements_;  ///< of the inputs

@@ -48,7 +48,7 @@ uint64_t OutputsHash(std::span<const Tensor> outputs) {
 Finding Sample(const OpRef& spec, const Plan& plan, std::span<const Tensor> inputs,
                std::span<const Tensor> outputs, uint32_t run, uint32_t turn) {
   const uint64_t seed = run * 0x9e3779b97f4a7c15 ^ OutputsHash(outputs);
-  Sampler sampler(inputs, outputs, Budget(spec, inputs, outputs), turn, seed, plan.spreads_error());
+  Sampler sampler(inputs, outputs, Budget(spec, inputs, outputs), turn, seed, plan);
   spec.op_type().sample(spec.spec, sampler);
   return sampler.finding();
 }

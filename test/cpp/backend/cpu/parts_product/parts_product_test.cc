@@ -6,38 +6,43 @@
 
 #include "backend/cpu/parts_product/offer.h"
 #include "backend/cpu/parts_product/packing.h"
+#include "backend/cpu/parts_product/parts_units.h"
+#include "core/device/instruction_set.h"
 #include "model/dispatch/dispatch.h"
-#include "support.h"
 
 namespace singa::test {
 namespace {
 
+using cpu::batch_blocked::kLeastParts;
+using cpu::batch_blocked::kMostParts;
+using cpu::batch_blocked::MultiplyParts;
+using cpu::batch_blocked::PartsError;
+using cpu::batch_blocked::PartsUnit;
 using cpu::batch_blocked::Session;
 using cpu::batch_blocked::Unit;
 using cpu::parts_product::HasParts;
 using cpu::parts_product::kChunk;
 using cpu::parts_product::kChunkSteps;
-using cpu::parts_product::kPacked;
 using cpu::parts_product::kPanel;
 using cpu::parts_product::kPanelSums;
 using cpu::parts_product::Matrix;
+using cpu::parts_product::PackedSize;
 using cpu::parts_product::Runs;
 using cpu::parts_product::Side;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-/// Runs on every unit that this CPU has.
-class PartsProduct : public testing::TestWithParam<Unit> {
+class PartsProduct : public PartsTest {
  protected:
-  void SetUp() override {
-    if (!cpu::batch_blocked::IsThere(GetParam())) GTEST_SKIP() << "this CPU has none";
-  }
+  /// Two units in the last place of the sum of magnitudes, for any number of terms; and what two
+  /// parts leave out.
+  const double bound_ = 0x1p-22 + PartsError(GetParam().parts);
 };
-INSTANTIATE_TEST_SUITE_P(Units, PartsProduct, testing::Values(Unit::kPlain, Unit::kAmx),
-                         [](const auto& unit) { return cpu::batch_blocked::NameOf(unit.param); });
+INSTANTIATE_TEST_SUITE_P(Units, PartsProduct, PartsTest::Units(),
+                         [](const auto& by) { return UnitName(by.param); });
 
-Tensor Multiply(const MatMulSpec& spec, Unit unit, const std::vector<Tensor>& inputs) {
+Tensor Multiply(const MatMulSpec& spec, const PartsUnit& unit, const std::vector<Tensor>& inputs) {
   EXPECT_EQ(cpu::parts_product::Refuses(spec), "");
   const PlanPtr plan = cpu::parts_product::MakePlan(spec, unit);
   Tensor y({spec.batch_count(), spec.m, spec.n});
@@ -88,9 +93,6 @@ double LargestError(const MatMulSpec& s, const std::vector<Tensor>& inputs, cons
   return worst;
 }
 
-/// Two units in the last place of the sum of magnitudes, for any number of terms.
-constexpr double kBound = 0x1p-22;
-
 TEST_P(PartsProduct, IsTheDefinition) {
   Random random(1);
   for (int i = 0; i < 40; ++i) {
@@ -111,7 +113,7 @@ TEST_P(PartsProduct, IsTheDefinition) {
     std::vector<Tensor> inputs = {RandomTensor(random, {s.a_batch.Count() * s.m * s.k}),
                                   RandomTensor(random, {s.b_batch.Count() * s.n * s.k})};
     if (s.c_rows > 0) inputs.push_back(RandomTensor(random, {s.c_rows * s.c_cols}));
-    EXPECT_LE(LargestError(s, inputs, Multiply(s, GetParam(), inputs)), kBound)
+    EXPECT_LE(LargestError(s, inputs, Multiply(s, GetParam(), inputs)), bound_)
         << s.m << " x " << s.n << " x " << s.k << " " << s.trans_a << s.trans_b;
   }
 }
@@ -135,7 +137,7 @@ TEST_P(PartsProduct, HasTheSameBitsOnAnyNumberOfThreads) {
       const Tensor y = Multiply(s, GetParam(), inputs);
       if (first.empty()) {
         first = Values(y);
-        EXPECT_LE(LargestError(s, inputs, y), kBound);
+        EXPECT_LE(LargestError(s, inputs, y), bound_);
       }
       EXPECT_EQ(Values(y), first) << threads << " threads";
     }
@@ -160,9 +162,35 @@ TEST_P(PartsProduct, IsAsExactForAnyExponent) {
         bs[static_cast<size_t>(s.k / 2 * s.n + i)] =
             bs[static_cast<size_t>(i)] * (1 + std::ldexp(random.Real(), -12));
       const std::vector<Tensor> inputs = {FromValues({s.m * s.k}, as), FromValues({s.k * s.n}, bs)};
-      EXPECT_LE(LargestError(s, inputs, Multiply(s, GetParam(), inputs)), 4 * kBound)
+      EXPECT_LE(LargestError(s, inputs, Multiply(s, GetParam(), inputs)), 4 * bound_)
           << left << " " << right;
     }
+}
+
+/// Errors of the sums of 512 products, relative to the sums of magnitudes, beside those of a chain
+/// of float32 FMAs: three parts are more exact, two have some 16 bits.
+TEST_P(PartsProduct, HasTheErrorOfItsParts) {
+  Random random(6);
+  const MatMulSpec s = Spec(64, 64, 512);
+  const std::vector<Tensor> inputs = {RandomTensor(random, {s.m * s.k}),
+                                      RandomTensor(random, {s.k * s.n})};
+  const Vector a = Values(inputs[0]), b = Values(inputs[1]);
+  Vector chain(static_cast<size_t>(s.m * s.n));
+  for (int64_t i = 0; i < s.m; ++i)
+    for (int64_t j = 0; j < s.n; ++j) {
+      float sum = 0;
+      for (int64_t k = 0; k < s.k; ++k)
+        sum = std::fma(static_cast<float>(At(a, 0, false, s.m, s.k, i, k)),
+                       static_cast<float>(At(b, 0, false, s.k, s.n, k, j)), sum);
+      chain[static_cast<size_t>(i * s.n + j)] = sum;
+    }
+  const double error = LargestError(s, inputs, Multiply(s, GetParam(), inputs));
+  if (GetParam().parts == kMostParts) {
+    EXPECT_LT(error, LargestError(s, inputs, FromValues({1, s.m, s.n}, chain)));
+  } else {
+    EXPECT_LT(error, 2e-6);
+    EXPECT_GT(error, 5e-7);
+  }
 }
 
 /// What float32 makes of infinities, NaN and large numbers, in their rows and columns alone.
@@ -208,7 +236,8 @@ TEST_P(PartsProduct, TreatsNumbersWithoutPartsAsFloat32Does) {
 
 /// Panels of every shape: fewer rows, terms that do not fill a run, both orders in memory.
 TEST(PartsProductPacking, OfVectorsHasTheBitsOfThePlainOne) {
-  if (!cpu::batch_blocked::IsThere(Unit::kAmx)) GTEST_SKIP() << "this CPU has no AMX";
+  if (AllowedInstructionSet() < InstructionSet::kAvx512Bf16)
+    GTEST_SKIP() << "this CPU has no AVX-512 with bfloat16";
   Random random(4);
   for (int i = 0; i < 200; ++i) {
     const bool along = random.Coin();
@@ -222,10 +251,12 @@ TEST(PartsProductPacking, OfVectorsHasTheBitsOfThePlainOne) {
     Runs runs;
     matrix.Locate(0, 0, 0, &runs);
     const Side side = random.Coin() ? Side::kLeft : Side::kRight;
-    alignas(64) static BFloat16 vectors[kPacked], plain[kPacked];
-    for (BFloat16* packed : {vectors, plain}) std::fill_n(packed, kPacked, BFloat16(1));
-    EXPECT_EQ(Pack(Unit::kAmx, side, along, runs, steps, vectors, runs),
-              Pack(Unit::kPlain, side, along, runs, steps, plain, runs));
+    const int64_t parts = random.Coin() ? kMostParts : kLeastParts;
+    alignas(64) static BFloat16 vectors[PackedSize(kMostParts)], plain[PackedSize(kMostParts)];
+    for (BFloat16* packed : {vectors, plain})
+      std::fill_n(packed, PackedSize(kMostParts), BFloat16(1));
+    EXPECT_EQ(Pack({Unit::kAmx, parts}, side, along, runs, steps, vectors, runs),
+              Pack({Unit::kPlain, parts}, side, along, runs, steps, plain, runs));
     ASSERT_EQ(std::memcmp(vectors, plain, sizeof(plain)), 0)
         << along << " " << static_cast<int>(side) << " " << rows << " " << terms;
   }
@@ -235,6 +266,7 @@ TEST(PartsProductPacking, OfVectorsHasTheBitsOfThePlainOne) {
 TEST(PartsProductModel, HasTheBitsOfAmx) {
   if (!cpu::batch_blocked::IsThere(Unit::kAmx)) GTEST_SKIP() << "this CPU has no AMX";
   Random random(5);
+  constexpr int64_t kPacked = PackedSize(kMostParts);
   alignas(64) static BFloat16 left[kPacked], right[kPacked];
   alignas(64) static float amx[kPanelSums], plain[kPanelSums];
   for (const int spread : {1, 30, 80}) {  // products of 2^-160 become zeros
@@ -242,15 +274,16 @@ TEST(PartsProductModel, HasTheBitsOfAmx) {
       for (int64_t i = 0; i < kPacked; ++i)
         factor[i] = BFloat16(std::ldexp(static_cast<float>(random.Real()),
                                         static_cast<int>(random.Int(-spread, spread / 2))));
-    for (int64_t steps = 1; steps <= kChunkSteps; ++steps) {
-      {
-        const Session session(Unit::kAmx);
-        MultiplyParts(Unit::kAmx, left, right, steps, amx);
+    for (const int64_t parts : {kMostParts, kLeastParts})
+      for (int64_t steps = 1; steps <= kChunkSteps; ++steps) {
+        {
+          const Session session(Unit::kAmx);
+          MultiplyParts({Unit::kAmx, parts}, left, right, steps, amx);
+        }
+        MultiplyParts({Unit::kPlain, parts}, left, right, steps, plain);
+        for (int64_t i = 0; i < kPanelSums; ++i)
+          ASSERT_EQ(amx[i], plain[i]) << i << ", " << parts << " parts, exponents up to " << spread;
       }
-      MultiplyParts(Unit::kPlain, left, right, steps, plain);
-      for (int64_t i = 0; i < kPanelSums; ++i)
-        ASSERT_EQ(amx[i], plain[i]) << i << ", exponents up to " << spread;
-    }
   }
 }
 
@@ -265,6 +298,21 @@ TEST(PartsProductRange, LeavesOutWhatHasNoParts) {
   EXPECT_FALSE(HasParts(bits(0x1p60f), bits(0x1p60f)));
   EXPECT_FALSE(HasParts(bits(0x1p-91f), bits(1)));
   EXPECT_FALSE(HasParts(bits(0x1p-60f), bits(0x1p-60f)));
+}
+
+/// The number of parts follows the precision and strict mode, in all plans' names and errors.
+TEST(PartsProductOffer, FollowsThePrecision) {
+  const auto made = [] { return cpu::parts_product::MakePlan(Spec(40, 40, 40)); };
+  const PrecisionScope precision(Float32Precision::kHighest);
+  EXPECT_EQ(made()->factor_error(), 0);
+  EXPECT_EQ(made()->Describe().find("high"), std::string::npos);
+  SetFloat32Precision(Float32Precision::kHigh);
+  EXPECT_EQ(made()->factor_error(), 0x1.8p-15);
+  EXPECT_NE(made()->Describe().find("parts, high precision"), std::string::npos);
+  const StrictScope strict(true);
+  EXPECT_EQ(made()->factor_error(), 0);
+  EXPECT_NE(cpu::parts_product::IsOff().find("high precision computes as highest"),
+            std::string::npos);
 }
 
 /// It is chosen for large products, and not in strict mode or where packing takes longest.
@@ -282,6 +330,10 @@ TEST(PartsProductOffer, IsForLargeProductsWithoutStrictMode) {
   MatMulSpec wide = Spec(512, 512, 512);
   wide.dtype = kFloat64;
   EXPECT_FALSE(offered(wide));
+  {
+    const PrecisionScope precision(Float32Precision::kHigh);
+    EXPECT_TRUE(offered(Spec(512, 512, 512)));
+  }
   const StrictScope strict(true);
   EXPECT_FALSE(offered(Spec(512, 512, 512)));
 }

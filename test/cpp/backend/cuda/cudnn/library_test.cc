@@ -222,10 +222,10 @@ TEST_F(EmulatedCudnnTest, SettingsAreInTheKey) {
   const auto text = [&] { return SignatureText(*gpu_, spec, {}); };
   const OpSignature before = key();
   const std::string before_text = text();
-  SetTf32(true);
+  SetFloat32Precision(Float32Precision::kHigh);
   EXPECT_FALSE(key() == before);
   EXPECT_NE(text(), before_text);
-  SetTf32(false);
+  SetFloat32Precision(Float32Precision::kHighest);
   SetDeterministic(false);
   EXPECT_FALSE(key() == before);
   EXPECT_NE(text(), before_text);
@@ -240,8 +240,15 @@ TEST_F(EmulatedCudnnTest, SettingsAreInTheKey) {
 
 TEST_F(EmulatedCudnnTest, Tf32IsAnotherEngine) {
   const Vector exact = Values(Convolve("fastest").ToDevice(DefaultDevice()));
-  SetTf32(true);
+  SetFloat32Precision(Float32Precision::kHigh);
+  // OPCHECK knows how far the factors are rounded.
+  const OpcheckScope scope({.every = 1, .ops = {}, .replay_directory = testing::TempDir()});
+  ResetOpcheckStats();
   const Vector rounded = Values(Convolve("fastest").ToDevice(DefaultDevice()));
+  double worst = 0;
+  for (const OpcheckOpStats& stats : GetOpcheckStats()) worst = std::max(worst, stats.worst_ratio);
+  EXPECT_GT(worst, 0.005);
+  ResetOpcheckStats();
   EXPECT_EQ(emulated::Dnn().built, (std::vector<std::string>{"eng5 k2=1", "eng7 k2=1"}));
   EXPECT_NE(exact, rounded);
   for (size_t i = 0; i < exact.size(); ++i) EXPECT_NEAR(exact[i], rounded[i], 72 * 0x1p-10);

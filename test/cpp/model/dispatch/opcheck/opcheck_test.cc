@@ -207,6 +207,17 @@ TEST_F(OpcheckTest, AFolderThatIsNotThere) {
 
 // ---- texts
 
+TEST(OpcheckDifference, RoundedFactorsAreAllowedInEachTerm) {
+  const Tensor got[] = {FromValues({2}, {1 + 0x1p-11, 0})};
+  opcheck::Expected expected{.results = {FromValues({2}, {1, 0})}, .bound = {Full({2}, 3)}};
+  const auto ratio = [&](double factor_error) {
+    return opcheck::FindDifference(got, expected, false, factor_error).ratio;
+  };
+  EXPECT_GT(ratio(0), 1);
+  EXPECT_LT(ratio(0x1p-10), 1);
+  EXPECT_GT(ratio(0x1p-13), 1);
+}
+
 TEST(ReplayTextTest, Shapes) {
   for (const Shape& shape : {Shape{}, Shape{5}, Shape{2, 3}, Shape{0, -4, int64_t{1} << 62}})
     EXPECT_EQ(opcheck::ShapeFromText("shape", shape.ToString()), shape);

@@ -53,11 +53,25 @@ TEST(Sampler, PositionsInViewsFollowStrides) {
   EXPECT_EQ(data[operand.At({0, 1})], 6 + 1);
 }
 
+/// A plan that is as exact as it says.
+class Inexact final : public Plan {
+ public:
+  explicit Inexact(bool spreads = false, double factor_error = 0)
+      : Plan("inexact"), spreads_(spreads), factor_error_(factor_error) {}
+  void Run(const Execution&) const override {}
+  bool spreads_error() const override { return spreads_; }
+  double factor_error() const override { return factor_error_; }
+
+ private:
+  bool spreads_;
+  double factor_error_;
+};
+
 /// What a comparison of `y` with the sum of x's row finds.
 Finding SumsOfRows(const Tensor& x, const Tensor& y, int64_t products = 1 << 20,
-                   bool spreads = false, uint32_t turn = 0) {
+                   const Inexact& plan = Inexact(), uint32_t turn = 0) {
   const Tensor inputs[] = {x}, outputs[] = {y};
-  Sampler sampler(inputs, outputs, products, turn, 7, spreads);
+  Sampler sampler(inputs, outputs, products, turn, 7, plan);
   sampler.Check(0, "y", y.shape(), x.shape(1), [&](std::span<Place> places) {
     for (Place& place : places) {
       const Operand& rows = sampler.input(0);
@@ -101,13 +115,14 @@ TEST(Sampler, TakesFourElementsWhereSumsAreLong) {
 TEST(Sampler, TakesOneElementWhereSumsAreVeryLong) {
   const Tensor x = Full({100, 5000}, 2), right = RowSums(x);
   for (uint32_t turn = 0; turn < 8; ++turn)
-    EXPECT_EQ(SumsOfRows(x, right, 10, false, turn).counted, 1);
+    EXPECT_EQ(SumsOfRows(x, right, 10, Inexact(), turn).counted, 1);
   EXPECT_EQ(SumsOfRows(x, right, 10000).counted, 2);
   for (const int64_t at : {0, 99}) {  // one of four checks comes to each corner
     Tensor y = right.Clone();
     static_cast<float*>(y.raw_data())[at] += 1000;
     int found = 0;
-    for (uint32_t turn = 0; turn < 4; ++turn) found += SumsOfRows(x, y, 10, false, turn).ratio > 1;
+    for (uint32_t turn = 0; turn < 4; ++turn)
+      found += SumsOfRows(x, y, 10, Inexact(), turn).ratio > 1;
     EXPECT_GE(found, 1) << at;
   }
 }
@@ -148,9 +163,18 @@ TEST(Sampler, ErrorsThatSpreadAreBoundedByTheLargestOperand) {
   static_cast<float*>(y.raw_data())[7] = 1e6;
   static_cast<float*>(y.raw_data())[0] += 1;  // small beside the terms of row 7
   EXPECT_GT(SumsOfRows(x, y).ratio, 1);
-  EXPECT_LE(SumsOfRows(x, y, 1 << 20, true).ratio, 1);
+  EXPECT_LE(SumsOfRows(x, y, 1 << 20, Inexact(true)).ratio, 1);
   static_cast<float*>(y.raw_data())[0] += 1e5;
-  EXPECT_GT(SumsOfRows(x, y, 1 << 20, true).ratio, 1);
+  EXPECT_GT(SumsOfRows(x, y, 1 << 20, Inexact(true)).ratio, 1);
+}
+
+TEST(Sampler, RoundedFactorsAreAllowedInEachTerm) {
+  const Tensor x = Full({8, 3}, 1);
+  Tensor y = RowSums(x);
+  static_cast<float*>(y.raw_data())[2] += 3 * 0x1p-11f;
+  EXPECT_GT(SumsOfRows(x, y).ratio, 1);
+  EXPECT_LE(SumsOfRows(x, y, 1 << 20, Inexact(false, 0x1p-10)).ratio, 1);
+  EXPECT_GT(SumsOfRows(x, y, 1 << 20, Inexact(false, 0x1p-12)).ratio, 1);
 }
 
 }  // namespace

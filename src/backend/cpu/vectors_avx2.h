@@ -26,6 +26,9 @@ struct Vectors {
     __m256i lanes;
   };
 
+  /// A number of a lane for each lane.
+  using Order = __m256i;
+
   /// A mask of the first n lanes.
   SINGA_TARGET static Mask First(int64_t n) {
     const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -44,6 +47,13 @@ struct Vectors {
     std::memcpy(static_cast<void*>(halves), from,
                 static_cast<size_t>(mask.count) * sizeof(BFloat16));
     return Widened(_mm_load_si128(reinterpret_cast<const __m128i*>(halves)));
+  }
+  SINGA_TARGET static Order LoadOrder(const int32_t* from) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  }
+  /// In lane i the value of lane order[i].
+  SINGA_TARGET static Type Load(const float* from, Order order) {
+    return _mm256_permutevar8x32_ps(_mm256_loadu_ps(from), order);
   }
   SINGA_TARGET static void Store(float* to, Type v) { _mm256_storeu_ps(to, v); }
   SINGA_TARGET static void Store(float* to, Type v, Mask mask) {
@@ -78,11 +88,6 @@ struct Vectors {
   }
   /// a · b + c
   SINGA_TARGET static Type MultiplyAdd(Type a, Type b, Type c) { return _mm256_fmadd_ps(a, b, c); }
-  /// In lane i the value of lane i ^ kBits, which is 1, 2 or 3.
-  template <int kBits>
-  SINGA_TARGET static Type Flipped(Type v) {
-    return _mm256_permute_ps(v, kBits == 1 ? 0xb1 : kBits == 2 ? 0x4e : 0x1b);
-  }
   SINGA_TARGET static Type Rectify(Type v) {
     return _mm256_and_ps(v, _mm256_cmp_ps(v, _mm256_setzero_ps(), _CMP_NLE_UQ));
   }

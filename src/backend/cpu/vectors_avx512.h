@@ -27,6 +27,9 @@ struct Vectors {
   using Mask = __mmask16;
   static constexpr int kLanes = 16;
 
+  /// A number of a lane for each lane.
+  using Order = __m512i;
+
   /// A mask of the first n lanes.
   SINGA_TARGET static Mask First(int64_t n) { return static_cast<Mask>((uint32_t{1} << n) - 1); }
 
@@ -39,6 +42,11 @@ struct Vectors {
   }
   SINGA_TARGET static Type Load(const BFloat16* from, Mask mask) {
     return Widened(_mm256_maskz_loadu_epi16(mask, from));
+  }
+  SINGA_TARGET static Order LoadOrder(const int32_t* from) { return _mm512_loadu_si512(from); }
+  /// In lane i the value of lane order[i].
+  SINGA_TARGET static Type Load(const float* from, Order order) {
+    return _mm512_permutexvar_ps(order, _mm512_loadu_ps(from));
   }
   SINGA_TARGET static void Store(float* to, Type v) { _mm512_storeu_ps(to, v); }
   SINGA_TARGET static void Store(float* to, Type v, Mask mask) {
@@ -71,11 +79,6 @@ struct Vectors {
   }
   /// a · b + c
   SINGA_TARGET static Type MultiplyAdd(Type a, Type b, Type c) { return _mm512_fmadd_ps(a, b, c); }
-  /// In lane i the value of lane i ^ kBits, which is 1, 2 or 3.
-  template <int kBits>
-  SINGA_TARGET static Type Flipped(Type v) {
-    return _mm512_permute_ps(v, kBits == 1 ? 0xb1 : kBits == 2 ? 0x4e : 0x1b);
-  }
   SINGA_TARGET static Type Rectify(Type v) {
     const Mask keeps = _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_NLE_UQ);
     return _mm512_maskz_mov_ps(keeps, v);

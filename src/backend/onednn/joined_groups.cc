@@ -1,9 +1,9 @@
-// Grouped convolutions whose groups have fewer channels than a vector, such as ResNeXt's with 8.
+// Grouped convolutions whose groups have fewer channels than a vector, such as 8 to 16 ones.
 // For these oneDNN takes shorter vectors, and images in shorter blocks, which the convolutions
 // beside it then have to read. Here as many groups are joined as fill a vector. An output channel
 // has zeros in the filter for the channels of the other groups. That costs multiplications, but
-// these layers have few. Groups of 1, 2 and 4 channels are taken by the depthwise kernels before,
-// which have no such zeros, where they have loops for the filter.
+// these layers have few. Groups of 1, 2, 4 and 8 channels on both sides are taken by the depthwise
+// kernels before, which have no such zeros, where they have loops for the filter.
 //
 // Zero times infinity is NaN, so a value that is not finite also reaches the results of the groups
 // that are joined with its own. Strict mode therefore joins none.

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/cpu/batch_blocked/product.h"
 #include "backend/cpu/depthwise/images.h"
 #include "backend/cpu/norm/batchnorm_loops.h"
 #include "backend/cpu/norm/bias_gradient.h"
@@ -33,19 +34,21 @@ int64_t BestLanes() {
 
 namespace {
 
-constexpr int64_t kMostRows = 32;  // of taps, and of rows in another order of channels
+constexpr int64_t kMostRows = 32;          // of taps
+constexpr int64_t kMostGradientRows = 16;  // of dy, in a call
 constexpr int64_t kMostLanes = 16;
 
 /// The channels of a group, on both sides.
 int64_t GroupOf(const ConvSpec& spec) { return spec.geometry.in_channels / spec.geometry.group; }
 
 template <class T>
-Loops<T> LoopsFor([[maybe_unused]] const Recorder& r, [[maybe_unused]] int64_t lanes) {
+Loops<T> LoopsFor([[maybe_unused]] const ConvSpec& spec, [[maybe_unused]] int64_t lanes) {
+  [[maybe_unused]] const Recorder& r = spec.geometry;
 #if defined(__x86_64__)
-  return lanes == 16 ? LoopsAvx512<T>(r.kernel_w(), r.stride_w())
-                     : LoopsAvx2<T>(r.kernel_w(), r.stride_w());
+  return lanes == 16 ? LoopsAvx512<T>(r.kernel_w(), r.stride_w(), GroupOf(spec))
+                     : LoopsAvx2<T>(r.kernel_w(), r.stride_w(), GroupOf(spec));
 #elif defined(__aarch64__)
-  return LoopsNeon<T>(r.kernel_w(), r.stride_w());
+  return LoopsNeon<T>(r.kernel_w(), r.stride_w(), GroupOf(spec));
 #else
   return {};
 #endif
@@ -80,18 +83,17 @@ class DepthwisePlan : public Plan {
         spec_(spec),
         norm_(norm ? std::optional(*norm) : std::nullopt),
         group_(GroupOf(spec)),
-        loops_(LoopsFor<T>(spec.geometry, lanes)),
+        loops_(LoopsFor<T>(spec, lanes)),
         gradient_(spec.pass == ConvPass::kBackwardX),
         x_(spec.geometry.input_shape(), tag),
         y_(spec.geometry.output_shape(), tag),
         x_layout_(LaneLayout(spec.geometry.input_shape(), spec.dtype, tag)),
         y_layout_(LaneLayout(spec.geometry.output_shape(), spec.dtype, tag)),
         down_(spec.geometry, gradient_),
-        across_(spec.geometry, gradient_),
-        panels_(source(), lanes,
-                static_cast<int64_t>(sizeof(float)) * lanes * (down_.held() * group_ + 1) *
-                    across_.columns,
-                SecondLevelCacheBytes() / 2),
+        across_(spec.geometry, gradient_, lanes == 16 && group_ > 1),
+        gradient_rows_(GradientRows(lanes)),
+        held_(down_.Held(gradient_rows_)),
+        panels_(source(), lanes, MostVectors(lanes)),
         threads_(std::clamp<int64_t>(
             (x_.images * x_.image_step + y_.images * y_.image_step) / kParallelGrain, 1,
             std::max(spec.threads, 1))) {}
@@ -103,14 +105,9 @@ class DepthwisePlan : public Plan {
     return spec_.geometry.kernel_h() * group_ * row_size();
   }
   int64_t vectors() const { return x_.blocks * panels_.vectors; }
-  int64_t window_size() const { return Window<T>::Size(across_, panels_, down_.held(), group_); }
+  int64_t window_size() const { return Window<T>::Size(across_, panels_, held_); }
   Window<T> NewWindow(const std::optional<NormCall>& front, float* buffer) const {
-    return Window<T>(source(), across_, panels_, down_.held(), group_, loops_,
-                     front ? &*front : nullptr, buffer);
-  }
-  /// Appends the row of the window under a tap, in all orders of the channels.
-  void AppendRow(const Window<T>& window, int64_t row, const float** sources, size_t& count) const {
-    for (int64_t order = 0; order < group_; ++order) sources[count++] = window.Row(row, order);
+    return Window<T>(source(), across_, panels_, held_, loops_, front ? &*front : nullptr, buffer);
   }
   /// Floats for the constants of a batch norm in front.
   int64_t front_size() const {
@@ -130,6 +127,23 @@ class DepthwisePlan : public Plan {
                 channels(), factor);
     if (norm_->has_bias) std::copy_n(execution.in<float>(at + 3), channels(), bias);
     return NormCall{mean, factor, bias, norm_->activation};
+  }
+
+  /// Vectors of a panel: as many as have their rows in a cache, but those of groups have many
+  /// weights.
+  int64_t MostVectors(int64_t lanes) const {
+    constexpr int64_t kMostOfGroups = 4;
+    const int64_t rows =
+        static_cast<int64_t>(sizeof(float)) * lanes * (held_ + 1) * across_.columns;
+    const int64_t most = std::max<int64_t>(SecondLevelCacheBytes() / 2 / rows, 1);
+    return group_ == 1 ? most : std::min(most, kMostOfGroups);
+  }
+  /// Rows of dy that add to sums in registers one after the other: as many as read few rows of x.
+  int64_t GradientRows(int64_t lanes) const {
+    constexpr int64_t kBytes = 12 << 10;
+    if (group_ == 1 || spec_.pass != ConvPass::kBackwardW) return 1;
+    const int64_t row = static_cast<int64_t>(sizeof(float)) * lanes * across_.columns;
+    return std::clamp<int64_t>((kBytes / row - down_.Held(1)) / down_.stride, 1, kMostGradientRows);
   }
 
   /// The parts of all images that are walked by rows: a panel of a block of an image.
@@ -170,6 +184,7 @@ class DepthwisePlan : public Plan {
   const LayoutPtr x_layout_, y_layout_;
   const Down down_;
   const Across across_;
+  const int64_t gradient_rows_, held_;
   const Panels panels_;
   const int64_t threads_;
 };
@@ -233,9 +248,7 @@ class FilterPlan final : public DepthwisePlan<T> {
     return this->vectors() * (this->weights_size() + panels_.lanes) + this->front_size();
   }
 
-  /// Arranges weights and bias as the loops read them; without a bias, or a channel, zeros. In the
-  /// order `o` of the channels, a lane is multiplied with the weight of the channel whose number in
-  /// the group is that of the lane's channel, with the bits of `o` flipped.
+  /// Arranges weights and bias as the loops read them; without a bias, or a channel, zeros.
   void Prepare(const Execution& execution, float* weights, float* bias) const {
     const Recorder& r = spec_.geometry;
     const T* w = execution.in<T>(1);
@@ -248,13 +261,13 @@ class FilterPlan final : public DepthwisePlan<T> {
                     float* to = weights + v * this->weights_size();
                     std::fill_n(to, this->weights_size(), 0.0f);
                     std::fill_n(bias + v * lanes, lanes, 0.0f);
-                    for (int64_t order = 0; order < group_; ++order, to += this->row_size()) {
+                    for (int64_t term = 0; term < group_; ++term, to += this->row_size()) {
                       size_t count = 0;
                       this->ForLanes(v, [&](int64_t channel, int64_t lane) {
                         if (b) bias[v * lanes + lane] = Convert<float>(b[channel]);
-                        const int64_t own = channel % group_, other = own ^ order;
-                        const int64_t filter = gradient_ ? (channel - own + other) * group_ + own
-                                                         : channel * group_ + other;
+                        const int64_t own = channel % group_;
+                        const int64_t filter = gradient_ ? (channel - own + term) * group_ + own
+                                                         : channel * group_ + term;
                         filters[count++] = w + filter * height * width;
                       });
                       for (int64_t row = 0; row < height; ++row) {
@@ -288,14 +301,14 @@ class FilterPlan final : public DepthwisePlan<T> {
       for (int64_t tap = 0; tap < down_.taps; ++tap) {
         const int64_t source = down_.Row(row, tap);
         if (source < 0) continue;
-        for (int64_t order = 0; order < group_; ++order)
-          weights[count + static_cast<size_t>(order)] = call.weights +
-                                                        plane.vector * this->weights_size() +
-                                                        (tap * group_ + order) * this->row_size();
-        this->AppendRow(window, source, sources.data(), count);
+        weights[count] =
+            call.weights + plane.vector * this->weights_size() + tap * group_ * this->row_size();
+        sources[count++] = window.Row(source);
       }
       const int64_t place = this->OffsetOf(plane, image) + row * image.row_step;
       compute_({.panel = plane.panel,
+                .tiles = across_.tiles,
+                .terms = group_,
                 .rows = static_cast<int64_t>(count),
                 .sources = sources.data(),
                 .weights = weights.data(),
@@ -332,7 +345,7 @@ class FilterPlan final : public DepthwisePlan<T> {
 template <class T>
 class GradientPlan final : public DepthwisePlan<T> {
   using Base = DepthwisePlan<T>;
-  using Base::down_, Base::group_, Base::panels_, Base::spec_, Base::threads_;
+  using Base::down_, Base::gradient_rows_, Base::group_, Base::panels_, Base::spec_, Base::threads_;
 
  public:
   GradientPlan(const ConvSpec& spec, const NormConvSpec* norm, int64_t lanes, LaneTag tag)
@@ -387,35 +400,73 @@ class GradientPlan final : public DepthwisePlan<T> {
     auto plane = this->PlaneAt(index);
     float* own = sums + slice * sums_size() + plane.vector * this->weights_size();
     std::fill_n(own, plane.panel.vectors * this->weights_size(), 0.0f);
-    std::array<const float*, kMostRows> sources;
     const int64_t begin = rows() * slice / slices_, end = rows() * (slice + 1) / slices_;
-    for (int64_t at = begin; at < end; ++at) {
+    for (int64_t at = begin, count; at < end; at += count) {
       const int64_t row = at % y.height;
+      count = std::min({gradient_rows_, end - at, y.height - row});
       if (at == begin || row == 0) {
         plane.image = at / y.height;
         window.Enter(x + this->OffsetOf(plane, this->x_), plane.panel, plane.vector);
       }
-      window.Advance(down_.Of(row));
-      size_t count = 0;
-      int64_t first = 0;  // rows of taps inside the image are consecutive
-      for (int64_t tap = 0; tap < down_.taps; ++tap) {
-        const int64_t source = down_.Row(row, tap);
-        if (source < 0) continue;
-        if (count == 0) first = tap * group_;
-        this->AppendRow(window, source, sources.data(), count);
-      }
-      this->loops_.weight_gradient(
-          {.panel = plane.panel,
-           .rows = static_cast<int64_t>(count),
-           .sources = sources.data(),
-           .source_step = window.vector_step(),
-           .dy = dy + this->OffsetOf(plane, y) + row * y.row_step,
-           .columns = y.width,
-           .column_step = y.column_step,
-           .sums = own + first * this->row_size(),
-           .sum_step = this->weights_size(),
-           .next = window.Ahead(down_.Of(std::min(row + 1, y.height - 1)))});
+      window.Advance({down_.Of(row).first, down_.Of(row + count - 1).last});
+      const T* from = dy + this->OffsetOf(plane, y) + row * y.row_step;
+      if (group_ == 1)
+        SumRow(plane.panel, row, window, from, own);
+      else
+        SumRows(plane.panel, row, count, window, from, own);
     }
+  }
+
+  /// What is read after the rows before `end`.
+  Next Ahead(const Window<T>& window, int64_t end) const {
+    return window.Ahead(down_.Of(std::min(end, this->y_.height - 1)));
+  }
+
+  void SumRow(const Panel& panel, int64_t row, const Window<T>& window, const T* dy,
+              float* sums) const {
+    std::array<const float*, kMostRows> sources;
+    size_t count = 0;
+    int64_t first = 0;  // rows of taps inside the image are consecutive
+    for (int64_t tap = 0; tap < down_.taps; ++tap) {
+      const int64_t source = down_.Row(row, tap);
+      if (source < 0) continue;
+      if (count == 0) first = tap;
+      sources[count++] = window.Row(source);
+    }
+    this->loops_.weight_gradient({.panel = panel,
+                                  .rows = static_cast<int64_t>(count),
+                                  .sources = sources.data(),
+                                  .source_step = window.vector_step(),
+                                  .dy = dy,
+                                  .columns = this->y_.width,
+                                  .column_step = this->y_.column_step,
+                                  .sums = sums + first * this->row_size(),
+                                  .sum_step = this->weights_size(),
+                                  .next = Ahead(window, row + 1)});
+  }
+
+  void SumRows(const Panel& panel, int64_t row, int64_t count, const Window<T>& window, const T* dy,
+               float* sums) const {
+    std::array<const float*, kMostGradientRows * kMostRows> sources;
+    size_t filled = 0;
+    for (int64_t r = row; r < row + count; ++r)
+      for (int64_t tap = 0; tap < down_.taps; ++tap) {
+        const int64_t source = down_.Row(r, tap);
+        sources[filled++] = source < 0 ? nullptr : window.Row(source);
+      }
+    this->loops_.group_weight_gradient({.panel = panel,
+                                        .terms = group_,
+                                        .taps = down_.taps,
+                                        .rows = count,
+                                        .sources = sources.data(),
+                                        .source_step = window.vector_step(),
+                                        .dy = dy,
+                                        .row_step = this->y_.row_step,
+                                        .columns = this->y_.width,
+                                        .column_step = this->y_.column_step,
+                                        .sums = sums,
+                                        .sum_step = this->weights_size(),
+                                        .next = Ahead(window, row + count)});
   }
 
   void StoreSums(const float* sums, T* dw) const {
@@ -425,11 +476,9 @@ class GradientPlan final : public DepthwisePlan<T> {
                   for (int64_t v = begin; v < end; ++v)
                     this->ForLanes(v, [&](int64_t channel, int64_t lane) {
                       const float* from = sums + v * this->weights_size() + lane;
-                      const int64_t own = channel % group_;
                       for (int64_t row = 0; row < height; ++row) {
-                        for (int64_t order = 0; order < group_; ++order) {
-                          const int64_t filter = channel * group_ + (own ^ order);
-                          T* to = dw + (filter * height + row) * width;
+                        for (int64_t term = 0; term < group_; ++term) {
+                          T* to = dw + ((channel * group_ + term) * height + row) * width;
                           for (int64_t column = 0; column < width; ++column) {
                             to[column] = SumOfSlices(from);
                             from += panels_.lanes;
@@ -467,10 +516,9 @@ std::string Refuses(const ConvSpec& spec, int64_t lanes) {
   if (std::string reason = RefusesStorage(spec.dtype); !reason.empty()) return reason;
   if (spec.plain) return "depthwise loops are for channels-last and blocked images";
   if (r.spatial == 3) return "depthwise loops are for one or two dimensions";
-  if (r.group == 1 || r.in_channels != r.out_channels || !HasOrders(GroupOf(spec)))
-    return "depthwise loops are for groups of 1, 2 and 4 channels on both sides";
-  if (!HasLoops(r.kernel_w(), r.stride_w()) || r.dilation_w() != 1 ||
-      r.kernel_h() * GroupOf(spec) > kMostRows)
+  if (r.group == 1 || r.in_channels != r.out_channels || !HasLoopsOfGroup(GroupOf(spec)))
+    return "depthwise loops are for groups of 1, 2, 4 and 8 channels on both sides";
+  if (!HasLoops(r.kernel_w(), r.stride_w()) || r.dilation_w() != 1 || r.kernel_h() > kMostRows)
     return "depthwise loops are for kernels of 3, 5 and 7 columns, of stride 1 and 2 and dilation "
            "1";
   if (r.input_shape().Count() == 0 || r.output_shape().Count() == 0)
@@ -499,6 +547,18 @@ PlanPtr MakePlan(const NormConvSpec& spec, int64_t lanes) {
 
 namespace {
 
+constexpr const char* kSlower = "oneDNN is faster for these groups of 8 channels";
+
+/// False where oneDNN is faster for groups of 8 channels: with bfloat16 instructions, for pairs of
+/// groups, which are joined, and for the gradient of the weights in vectors of 8 channels.
+bool Pays(const ConvSpec& spec) {
+  if (GroupOf(spec) != 8) return true;
+  if (spec.dtype == kBFloat16 && spec.geometry.group % 2 == 0 &&
+      batch_blocked::BestUnit() != batch_blocked::Unit::kPlain)
+    return false;
+  return spec.pass != ConvPass::kBackwardW || BestLanes() == 16;
+}
+
 /// Candidates for the present layouts and for each other one.
 std::vector<Candidate> Candidates(const ConvSpec& spec) {
   const Recorder& r = spec.geometry;
@@ -512,7 +572,7 @@ std::vector<Candidate> Candidates(const ConvSpec& spec) {
     const std::string name = plan->Describe() + " " + LayoutName(plan->input_layout(0));
     const bool known = std::any_of(found.begin(), found.end(),
                                    [&](const Candidate& other) { return other.name == name; });
-    if (!known) found.push_back({name, [plan] { return plan; }});
+    if (!known) found.push_back({name, [plan] { return plan; }, 0, Pays(spec) ? "" : kSlower});
   }
   return found;
 }
@@ -523,12 +583,14 @@ std::vector<Candidate> Candidates(const ConvSpec& spec) {
 namespace singa::cpu {
 
 SINGA_KERNELS(cpu) {
-  Register<ConvSpec>(
-      DeviceKind::kCpu, "depthwise",
-      {.refuses = [](const ConvSpec& spec) { return depthwise::Refuses(spec); },
-       .make = [](const ConvSpec& spec) -> PlanOrReason { return depthwise::MakePlan(spec); },
-       .candidates = depthwise::Candidates,
-       .priority = 2});
+  Register<ConvSpec>(DeviceKind::kCpu, "depthwise",
+                     {.refuses = [](const ConvSpec& spec) { return depthwise::Refuses(spec); },
+                      .make = [](const ConvSpec& spec) -> PlanOrReason {
+                        if (!depthwise::Pays(spec)) return PlanOrReason::None(depthwise::kSlower);
+                        return depthwise::MakePlan(spec);
+                      },
+                      .candidates = depthwise::Candidates,
+                      .priority = 2});
   Register<NormConvSpec>(
       DeviceKind::kCpu, "depthwise",
       {.refuses = [](const NormConvSpec& spec) { return depthwise::Refuses(spec); },

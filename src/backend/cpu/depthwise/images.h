@@ -38,9 +38,10 @@ struct Down {
     if (!gradient) return {std::max<int64_t>(at, 0), std::min(at + reach, rows - 1)};
     return {at > 0 ? CeilDivide(at, stride) : 0, std::min((result + pad) / stride, rows - 1)};
   }
-  /// The most rows of a Range.
-  int64_t held() const {
-    return std::min((taps - 1) * dilation / (gradient ? stride : 1) + 1, rows);
+  /// The most rows that this many consecutive results read, or one of a gradient of the input.
+  int64_t Held(int64_t results) const {
+    const int64_t reach = (taps - 1) * dilation;
+    return std::min((gradient ? reach / stride : reach + (results - 1) * stride) + 1, rows);
   }
   /// The row under a tap; -1: none.
   int64_t Row(int64_t result, int64_t tap) const {
@@ -60,8 +61,10 @@ struct Across {
   int64_t place;         ///< in the buffer, of the first one that is copied
   int64_t skipped = 0;   ///< see RowCall
   bool turned = false;   ///< taps in reverse order make a forward row of the input's gradient
+  Tiles tiles = kTiles;
 
-  Across(const Recorder& r, bool gradient) {
+  /// Where there are wide tiles, those that compute fewer columns are taken.
+  Across(const Recorder& r, bool gradient, bool has_wide_tiles) {
     const int64_t kernel = r.kernel_w(), stride = r.stride_w();
     int64_t origin = -r.pad_left(),
             width = r.width();  // the source's column at the buffer's first one
@@ -71,7 +74,9 @@ struct Across {
       skipped = r.pad_left() % stride;
       origin = turned ? r.pad_left() - kernel + 1 : r.pad_left() / stride - (kernel - 1) / stride;
     }
-    const int64_t results = TiledColumns(gradient ? r.width() + skipped : r.conv_width());
+    const int64_t wanted = gradient ? r.width() + skipped : r.conv_width();
+    if (has_wide_tiles && kWideTiles.Columns(wanted) <= kTiles.Columns(wanted)) tiles = kWideTiles;
+    const int64_t results = tiles.Columns(wanted);
     columns = gradient ? (kernel - 1) / stride + (results - 1) / stride + 1
                        : (results - 1) * stride + kernel;
     first = std::max<int64_t>(origin, 0);
@@ -88,11 +93,10 @@ struct Panels {
   int64_t last;     ///< channels of the last vector
   int64_t count;    ///< panels
 
-  /// As many vectors in a panel as fit into `bytes`, at `each` bytes.
-  Panels(const Lanes& image, int64_t lanes, int64_t each, int64_t bytes)
+  Panels(const Lanes& image, int64_t lanes, int64_t most_vectors)
       : lanes(lanes), vectors(CeilDivide(image.lanes, lanes)) {
     last = image.lanes - (vectors - 1) * lanes;
-    count = CeilDivide(vectors, std::max<int64_t>(bytes / each, 1));
+    count = CeilDivide(vectors, most_vectors);
   }
   int64_t first(int64_t panel) const { return vectors * panel / count; }
   Panel Get(int64_t panel) const {
@@ -102,28 +106,26 @@ struct Panels {
   int64_t most() const { return CeilDivide(vectors, count); }
 };
 
-/// The rows of a panel that a row of results reads, as floats, in all orders of the channels of a
-/// group: in order o, a lane holds the channel whose number has the bits of o flipped.
+/// The rows of a panel that a row of results reads, as floats.
 template <class T>
 class Window {
  public:
   /// `buffer` has Size() floats. Where `front` is not null, the rows are those behind it.
   Window(const Lanes& image, const Across& across, const Panels& panels, int64_t held,
-         int64_t orders, const Loops<T>& loops, const NormCall* front, float* buffer)
+         const Loops<T>& loops, const NormCall* front, float* buffer)
       : image_(image),
         across_(across),
         held_(held),
-        orders_(orders),
         lanes_(panels.lanes),
         vector_step_(across.columns * panels.lanes),
-        order_step_(vector_step_ * panels.most()),
+        row_step_(vector_step_ * panels.most()),
         loops_(loops),
         front_(front),
         buffer_(buffer) {
-    std::fill_n(buffer, Size(across, panels, held, orders), 0.0f);
+    std::fill_n(buffer, Size(across, panels, held), 0.0f);
   }
-  static int64_t Size(const Across& across, const Panels& panels, int64_t held, int64_t orders) {
-    return held * orders * panels.most() * panels.lanes * across.columns;
+  static int64_t Size(const Across& across, const Panels& panels, int64_t held) {
+    return held * panels.most() * panels.lanes * across.columns;
   }
 
   /// Begins another image; `from` points to the panel's first channel, which is that of this
@@ -137,7 +139,7 @@ class Window {
   /// Copies the rows of the range that are not there. Ranges come in ascending order.
   void Advance(const Down::Range& rows) {
     for (next_ = std::max(next_, rows.first); next_ <= rows.last; ++next_) {
-      float* to = Start(next_) + across_.place * lanes_;
+      float* to = buffer_ + next_ % held_ * row_step_ + across_.place * lanes_;
       const CopyCall<T> call{panel_,
                              from_ + next_ * image_.row_step + across_.first * image_.column_step,
                              across_.count,
@@ -147,7 +149,7 @@ class Window {
       if (front_)
         CopyNormed(call);
       else
-        loops_.copy(call, orders_, order_step_);
+        loops_.copy(call);
     }
   }
   /// What Advance will copy for this range, if it lies side by side.
@@ -157,13 +159,10 @@ class Window {
     return {reinterpret_cast<const char*>(from_ + first * image_.row_step),
             (rows.last + 1 - first) * image_.row_step * static_cast<int64_t>(sizeof(T))};
   }
-  const float* Row(int64_t row, int64_t order) const {
-    return buffer_ + (row % held_ * orders_ + order) * order_step_;
-  }
+  const float* Row(int64_t row) const { return buffer_ + row % held_ * row_step_; }
   int64_t vector_step() const { return vector_step_; }
 
  private:
-  float* Start(int64_t row) { return buffer_ + row % held_ * orders_ * order_step_; }
   /// Copies what is made of a row in front of the convolution.
   void CopyNormed(const CopyCall<T>& call) const {
     if constexpr (std::is_same_v<T, float>) {
@@ -177,7 +176,7 @@ class Window {
 
   const Lanes& image_;
   const Across& across_;
-  int64_t held_, orders_, lanes_, vector_step_, order_step_;
+  int64_t held_, lanes_, vector_step_, row_step_;
   const Loops<T>& loops_;
   const NormCall* front_;  // with the constants of all vectors
   float* buffer_;

@@ -7,10 +7,9 @@
 // right of them and for the channels that are missing in the last vector. So the loops that
 // multiply have no borders, and read each bfloat16 once.
 //
-// A convolution of small groups is the sum of as many depthwise ones as a group has channels, each
-// of an image in which channels of a group have changed places. In order o, a channel stands where
-// its number has the bits of o flipped: such a change is its own inverse, so the gradients of image
-// and weights are sums of the same kind. The orders of a row are more rows of taps.
+// A convolution of small groups is the sum of as many depthwise ones as a group has channels. In
+// term i of the sum, each lane reads channel i of its group: a vector of the image is permuted when
+// it is loaded, and multiplied with all taps of its row.
 
 #include <cstdint>
 
@@ -19,12 +18,21 @@
 
 namespace singa::cpu::depthwise {
 
-/// Results of a row are computed in tiles of 8 columns, the last ones in a tile of 4.
-inline constexpr int64_t kTile = 8, kLastTile = 4;
-/// Columns of all tiles of a row.
-constexpr int64_t TiledColumns(int64_t columns) {
-  return (columns + kLastTile - 1) / kLastTile * kLastTile;
-}
+/// Results of a row are computed in tiles of `whole` columns, the last ones in one of half as many
+/// where these are enough.
+struct Tiles {
+  int64_t whole;
+
+  constexpr int64_t last() const { return whole / 2; }
+  /// Columns of all tiles of a row.
+  constexpr int64_t Columns(int64_t columns) const {
+    return (columns + last() - 1) / last() * last();
+  }
+};
+inline constexpr Tiles kTiles = {8};
+/// For groups, and vectors of 16 lanes. A term of a tile loads weights and few columns, so wider
+/// tiles load less.
+inline constexpr Tiles kWideTiles = {14};
 
 /// Channels that are computed together: vectors, and the channels of the last one.
 struct Panel {
@@ -56,9 +64,11 @@ struct NormCall {
 template <class T>
 struct RowCall {
   Panel panel;
+  Tiles tiles;
+  int64_t terms;                     ///< channels of a group
   int64_t rows;                      ///< of taps
   const float* const* sources;       ///< for each row, the buffer
-  const float* const* weights;       ///< for each row, [tap][lane]
+  const float* const* weights;       ///< for each row, [term][tap][lane]
   int64_t source_step, weight_step;  ///< between vectors
   const float* bias;                 ///< [vector][lane]
   const T* add;                      ///< added to the results; may be null or `to`
@@ -84,16 +94,33 @@ struct GradientCall {
   Next next;         ///< is fetched meanwhile
 };
 
-/// The loops for one instruction set, kernel width and stride.
+/// The same for groups of several channels, and several rows of dy.
+template <class T>
+struct GroupGradientCall {
+  Panel panel;
+  int64_t terms;                ///< channels of a group
+  int64_t taps;                 ///< rows of them
+  int64_t rows;                 ///< of dy
+  const float* const* sources;  ///< [row of dy][row of taps]; null: outside of the image
+  int64_t source_step;
+  const T* dy;
+  int64_t row_step, columns, column_step;
+  float* sums;       ///< [vector][row of taps][term][tap][lane]
+  int64_t sum_step;  ///< between vectors
+  Next next;         ///< is fetched meanwhile
+};
+
+/// The loops for one instruction set, kernel width and stride; for groups of one channel or of
+/// several ones.
 template <class T>
 struct Loops {
-  /// Copies a row in all orders of groups of 1, 2 or 4 channels, one behind the other.
-  void (*copy)(const CopyCall<T>&, int64_t orders, int64_t order_step);
+  void (*copy)(const CopyCall<T>&);
   /// Copies the results of what is in front, to the bits of batch norm's. Not for SiLU.
   void (*copy_normed)(const CopyCall<float>&, const NormCall&);
   void (*forward)(const RowCall<T>&);
   void (*input_gradient)(const RowCall<T>&);
-  void (*weight_gradient)(const GradientCall<T>&);
+  void (*weight_gradient)(const GradientCall<T>&);             ///< null for groups of several
+  void (*group_weight_gradient)(const GroupGradientCall<T>&);  ///< null for groups of one
   void (*fence)();  ///< after streaming, before another thread reads
 };
 
@@ -102,15 +129,17 @@ constexpr bool HasLoops(int64_t kernel, int64_t stride) {
   return (kernel == 3 || kernel == 5 || kernel == 7) && (stride == 1 || stride == 2);
 }
 
-/// Numbers of channels in a group that have orders.
-constexpr bool HasOrders(int64_t group) { return group == 1 || group == 2 || group == 4; }
+/// Numbers of channels in a group that have loops: those that fill vectors.
+constexpr bool HasLoopsOfGroup(int64_t group) {
+  return group == 1 || group == 2 || group == 4 || group == 8;
+}
 
 /// For vectors of 16 channels (AVX-512) and of 8 (AVX2, NEON). T is float or BFloat16.
 template <class T>
-Loops<T> LoopsAvx512(int64_t kernel, int64_t stride);
+Loops<T> LoopsAvx512(int64_t kernel, int64_t stride, int64_t group);
 template <class T>
-Loops<T> LoopsAvx2(int64_t kernel, int64_t stride);
+Loops<T> LoopsAvx2(int64_t kernel, int64_t stride, int64_t group);
 template <class T>
-Loops<T> LoopsNeon(int64_t kernel, int64_t stride);
+Loops<T> LoopsNeon(int64_t kernel, int64_t stride, int64_t group);
 
 }  // namespace singa::cpu::depthwise

@@ -10,11 +10,11 @@
 namespace singa::cpu::depthwise {
 
 template <class T>
-Loops<T> LoopsAvx2(int64_t kernel, int64_t stride) {
-  return Find<T>(kernel, stride);
+Loops<T> LoopsAvx2(int64_t kernel, int64_t stride, int64_t group) {
+  return Find<T>(kernel, stride, group > 1);
 }
-template Loops<float> LoopsAvx2(int64_t, int64_t);
-template Loops<BFloat16> LoopsAvx2(int64_t, int64_t);
+template Loops<float> LoopsAvx2(int64_t, int64_t, int64_t);
+template Loops<BFloat16> LoopsAvx2(int64_t, int64_t, int64_t);
 
 }  // namespace singa::cpu::depthwise
 

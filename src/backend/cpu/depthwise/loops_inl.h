@@ -9,18 +9,8 @@ namespace {
 using Vector = Vectors::Type;
 constexpr int kLanes = Vectors::kLanes;
 
-template <int kOrders>
-SINGA_TARGET_INLINE void StoreOrders(const Vector& x, float* to, int64_t order_step) {
-  Vectors::Store(to, x);
-  if constexpr (kOrders > 1) Vectors::Store(to + order_step, Vectors::Flipped<1>(x));
-  if constexpr (kOrders > 2) {
-    Vectors::Store(to + 2 * order_step, Vectors::Flipped<2>(x));
-    Vectors::Store(to + 3 * order_step, Vectors::Flipped<3>(x));
-  }
-}
-
-template <int kOrders, class T>
-SINGA_TARGET void CopyInOrders(const CopyCall<T>& call, int64_t order_step) {
+template <class T>
+SINGA_TARGET void Copy(const CopyCall<T>& call) {
   const bool partial = call.panel.last < kLanes;
   const int64_t whole = call.panel.vectors - partial;
   const Vectors::Mask mask = Vectors::First(call.panel.last);
@@ -28,21 +18,31 @@ SINGA_TARGET void CopyInOrders(const CopyCall<T>& call, int64_t order_step) {
   float* to = call.to;
   for (int64_t column = 0; column < call.columns; ++column) {
     for (int64_t v = 0; v < whole; ++v)
-      StoreOrders<kOrders>(Vectors::Load(from + v * kLanes), to + v * call.vector_step, order_step);
+      Vectors::Store(to + v * call.vector_step, Vectors::Load(from + v * kLanes));
     if (partial)
-      StoreOrders<kOrders>(Vectors::Load(from + whole * kLanes, mask),
-                           to + whole * call.vector_step, order_step);
+      Vectors::Store(to + whole * call.vector_step, Vectors::Load(from + whole * kLanes, mask));
     from += call.column_step;
     to += kLanes;
   }
 }
 
-template <class T>
-void Copy(const CopyCall<T>& call, int64_t orders, int64_t order_step) {
-  const auto copy = orders == 1   ? CopyInOrders<1, T>
-                    : orders == 2 ? CopyInOrders<2, T>
-                                  : CopyInOrders<4, T>;
-  copy(call, order_step);
+constexpr int kMostTerms = 8;  // channels of a group
+
+/// For each term, the lane that each lane reads.
+struct Orders {
+  alignas(64) int32_t lanes[kMostTerms][kLanes];
+};
+constexpr Orders MakeOrders(int terms) {
+  Orders orders = {};
+  for (int term = 0; term < terms; ++term)
+    for (int lane = 0; lane < kLanes; ++lane)
+      orders.lanes[term][lane] = lane / terms * terms + term;
+  return orders;
+}
+constexpr Orders kPairs = MakeOrders(2), kFours = MakeOrders(4), kEights = MakeOrders(8);
+
+inline const Orders& OrdersOf(int64_t terms) {
+  return terms == 2 ? kPairs : terms == 4 ? kFours : kEights;
 }
 
 template <ActivationKind kKind>
@@ -138,47 +138,74 @@ SINGA_TARGET_INLINE void StoreResults(const RowCall<T>& call, int64_t v, int64_t
   }
 }
 
-/// Computes kCount results from `first` on, of all vectors.
-template <bool kForward, int kKernel, int kStride, int kCount, class T>
-SINGA_TARGET_INLINE void ComputeTile(const RowCall<T>& call, int64_t first, Ahead& ahead) {
+/// Adds the products of a row of taps and the columns that kCount results read. kPermuted: in this
+/// order of the lanes.
+template <bool kForward, int kKernel, int kStride, bool kPermuted, int kCount>
+SINGA_TARGET_INLINE void AddTaps(const float* source, const float* weights, const int32_t* order,
+                                 Vector (&results)[kCount]) {
   constexpr int kBefore = kForward ? 0 : (kKernel - 1) / kStride;
   constexpr int kColumns =
       kForward ? (kCount - 1) * kStride + kKernel : kBefore + (kCount - 1) / kStride + 1;
+  Vector taps[kKernel];
+#pragma GCC unroll 8
+  for (int tap = 0; tap < kKernel; ++tap) taps[tap] = Vectors::Load(weights + tap * kLanes);
+  [[maybe_unused]] Vectors::Order lanes;
+  if constexpr (kPermuted) lanes = Vectors::LoadOrder(order);
+#pragma GCC unroll 40
+  for (int c = 0; c < kColumns; ++c) {
+    Vector x;
+    if constexpr (kPermuted)
+      x = Vectors::Load(source + c * kLanes, lanes);
+    else
+      x = Vectors::Held(Vectors::Load(source + c * kLanes));
+#pragma GCC unroll 16
+    for (int t = 0; t < kCount; ++t) {
+      const int tap = kForward ? c - t * kStride : t - (c - kBefore) * kStride;
+      if (tap >= 0 && tap < kKernel) results[t] = Vectors::MultiplyAdd(x, taps[tap], results[t]);
+    }
+  }
+}
+
+/// Computes kCount results from `first` on, of all vectors.
+template <bool kForward, int kKernel, int kStride, bool kGroups, int kCount, class T>
+SINGA_TARGET_INLINE void ComputeTile(const RowCall<T>& call, int64_t first, Ahead& ahead) {
   const int64_t column = kForward ? first * kStride : (first + call.skipped) / kStride;
+  const Orders& orders = OrdersOf(call.terms);
   for (int64_t v = 0; v < call.panel.vectors; ++v) {
     ahead.Fetch();
     Vector results[kCount];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int t = 0; t < kCount; ++t) results[t] = Vectors::Load(call.bias + v * kLanes);
     for (int64_t row = 0; row < call.rows; ++row) {
       const float* source = call.sources[row] + v * call.source_step + column * kLanes;
       const float* weights = call.weights[row] + v * call.weight_step;
-      Vector taps[kKernel];
-#pragma GCC unroll 8
-      for (int tap = 0; tap < kKernel; ++tap) taps[tap] = Vectors::Load(weights + tap * kLanes);
-#pragma GCC unroll 24
-      for (int c = 0; c < kColumns; ++c) {
-        const Vector x = Vectors::Held(Vectors::Load(source + c * kLanes));
-#pragma GCC unroll 8
-        for (int t = 0; t < kCount; ++t) {
-          const int tap = kForward ? c - t * kStride : t - (c - kBefore) * kStride;
-          if (tap >= 0 && tap < kKernel)
-            results[t] = Vectors::MultiplyAdd(x, taps[tap], results[t]);
-        }
-      }
+      for (int64_t term = 0; term < (kGroups ? call.terms : 1); ++term)
+        AddTaps<kForward, kKernel, kStride, kGroups>(source, weights + term * kKernel * kLanes,
+                                                     orders.lanes[term], results);
     }
     StoreResults(call, v, first, results);
   }
 }
 
-template <bool kForward, int kKernel, int kStride, class T>
-SINGA_TARGET void ComputeRow(const RowCall<T>& call) {
+template <bool kForward, int kKernel, int kStride, bool kGroups, int kTile, class T>
+SINGA_TARGET_INLINE void ComputeTiles(const RowCall<T>& call) {
+  constexpr Tiles kAll = {kTile};
   int64_t first = -call.skipped;
   const int64_t tiles = (call.columns - first + kTile - 1) / kTile;
   Ahead ahead(call.next, tiles * call.panel.vectors);
-  for (; call.columns - first > kLastTile; first += kTile)
-    ComputeTile<kForward, kKernel, kStride, kTile>(call, first, ahead);
-  if (first < call.columns) ComputeTile<kForward, kKernel, kStride, kLastTile>(call, first, ahead);
+  for (; call.columns - first > kAll.last(); first += kTile)
+    ComputeTile<kForward, kKernel, kStride, kGroups, kTile>(call, first, ahead);
+  if (first < call.columns)
+    ComputeTile<kForward, kKernel, kStride, kGroups, kAll.last()>(call, first, ahead);
+}
+
+template <bool kForward, int kKernel, int kStride, bool kGroups, class T>
+SINGA_TARGET void ComputeRow(const RowCall<T>& call) {
+  if constexpr (kGroups && kLanes == 16) {
+    if (call.tiles.whole == kWideTiles.whole)
+      return ComputeTiles<kForward, kKernel, kStride, kGroups, kWideTiles.whole>(call);
+  }
+  ComputeTiles<kForward, kKernel, kStride, kGroups, kTiles.whole>(call);
 }
 
 /// How far dy is fetched ahead.
@@ -270,23 +297,138 @@ SINGA_TARGET void SumProducts(const GradientCall<T>& call) {
   }
 }
 
+/// A row of dy, of a vector.
+template <class T>
+struct GradientRow {
+  const T* dy;
+  int64_t columns, column_step;
+  bool partial;  ///< has the lanes of the mask only
+  Vectors::Mask mask;
+};
+
+/// Adds the products of columns t · kStride + [0, kStride) of x, which begin at `source`. `held`
+/// has the columns before t of dy that they reach, newest first, and gets column t. kInside: dy has
+/// them all.
+template <int kKernel, int kStride, bool kInside, int kTerms, int kHeld, class T>
+SINGA_TARGET_INLINE void AddColumns(const GradientRow<T>& row, int64_t t, const float* source,
+                                    const Orders& orders, int64_t first_term, Vector (&held)[kHeld],
+                                    Vector (&sums)[kTerms][kKernel]) {
+#pragma GCC unroll 8
+  for (int d = kHeld - 1; d > 0; --d) held[d] = held[d - 1];
+  if (kInside || t < row.columns) {
+    const T* dy = row.dy + t * row.column_step;
+    held[0] = row.partial ? Vectors::Load(dy, row.mask) : Vectors::Load(dy);
+  }
+#pragma GCC unroll 2
+  for (int c = 0; c < kStride; ++c) {
+    // Zeros in the place of what dy lacks would make NaN of what is infinite in x.
+    const auto reads = [&](int d) SINGA_INLINE_LAMBDA {
+      return c + d * kStride < kKernel && (kInside || (t - d >= 0 && t - d < row.columns));
+    };
+    bool any = kInside;
+#pragma GCC unroll 8
+    for (int d = 0; d < kHeld; ++d) any |= reads(d);
+    if (!any) continue;
+#pragma GCC unroll 8
+    for (int term = 0; term < kTerms; ++term) {
+      const Vector x =
+          Vectors::Load(source + c * kLanes, Vectors::LoadOrder(orders.lanes[first_term + term]));
+#pragma GCC unroll 8
+      for (int d = 0; d < kHeld; ++d)
+        if (reads(d))
+          sums[term][c + d * kStride] =
+              Vectors::MultiplyAdd(x, held[d], sums[term][c + d * kStride]);
+    }
+  }
+}
+
+/// Adds to kTerms terms of a row of taps what all rows of dy give, of vector v.
+template <int kKernel, int kStride, int kTerms, class T>
+SINGA_TARGET_INLINE void SumTerms(const GroupGradientCall<T>& call, int64_t v, int64_t tap,
+                                  int64_t term, Ahead& ahead) {
+  constexpr int kHeld = (kKernel - 1) / kStride + 1;
+  const bool partial = v + 1 == call.panel.vectors && call.panel.last < kLanes;
+  GradientRow<T> row = {call.dy + v * kLanes, call.columns, call.column_step, partial,
+                        Vectors::First(partial ? call.panel.last : kLanes)};
+  const Orders& orders = OrdersOf(call.terms);
+  float* stored = call.sums + v * call.sum_step + (tap * call.terms + term) * kKernel * kLanes;
+  Vector sums[kTerms][kKernel];
+#pragma GCC unroll 8
+  for (int i = 0; i < kTerms; ++i) {
+#pragma GCC unroll 8
+    for (int k = 0; k < kKernel; ++k)
+      sums[i][k] = Vectors::Load(stored + (i * kKernel + k) * kLanes);
+  }
+  for (int64_t r = 0; r < call.rows; ++r, row.dy += call.row_step) {
+    ahead.Fetch();
+    const float* source = call.sources[r * call.taps + tap];
+    if (!source) continue;
+    source += v * call.source_step;
+    Vector held[kHeld] = {};
+    int64_t t = 0;
+    for (; t < kHeld - 1; ++t, source += kStride * kLanes)
+      AddColumns<kKernel, kStride, false>(row, t, source, orders, term, held, sums);
+    for (; t < call.columns; ++t, source += kStride * kLanes)
+      AddColumns<kKernel, kStride, true>(row, t, source, orders, term, held, sums);
+    for (; t < call.columns + kHeld - 1; ++t, source += kStride * kLanes)
+      AddColumns<kKernel, kStride, false>(row, t, source, orders, term, held, sums);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kTerms; ++i) {
+#pragma GCC unroll 8
+    for (int k = 0; k < kKernel; ++k)
+      Vectors::Store(stored + (i * kKernel + k) * kLanes, sums[i][k]);
+  }
+}
+
+template <int kKernel, int kStride, int kTerms, class T>
+SINGA_TARGET void SumGroups(const GroupGradientCall<T>& call) {
+  Ahead ahead(call.next, call.panel.vectors * call.taps * (call.terms / kTerms) * call.rows);
+  for (int64_t v = 0; v < call.panel.vectors; ++v)
+    for (int64_t tap = 0; tap < call.taps; ++tap)
+      for (int64_t term = 0; term < call.terms; term += kTerms)
+        SumTerms<kKernel, kStride, kTerms>(call, v, tap, term, ahead);
+}
+
+template <int kKernel, int kStride, class T>
+void SumGroupProducts(const GroupGradientCall<T>& call) {
+  // As many sums as hide the latency of an addition, and as fit in the registers.
+  constexpr bool kFew = kLanes == 8;
+  constexpr int kMost = kKernel == 7 ? (kFew ? 1 : 2) : (kFew ? 2 : 4);
+  if constexpr (kMost == 4) {
+    if (call.terms >= 4) return SumGroups<kKernel, kStride, 4>(call);
+  }
+  SumGroups<kKernel, kStride, std::min(kMost, 2)>(call);
+}
+
 template <class T, int kKernel, int kStride>
-constexpr Loops<T> kLoops = {Copy<T>,
-                             CopyNormed,
-                             ComputeRow<true, kKernel, kStride, T>,
-                             ComputeRow<false, kKernel, kStride, T>,
-                             SumProducts<kKernel, kStride, T>,
-                             Vectors::Fence};
+Loops<T> LoopsOf(bool groups) {
+  if (groups)
+    return {Copy<T>,
+            CopyNormed,
+            ComputeRow<true, kKernel, kStride, true, T>,
+            ComputeRow<false, kKernel, kStride, true, T>,
+            nullptr,
+            SumGroupProducts<kKernel, kStride, T>,
+            Vectors::Fence};
+  return {Copy<T>,
+          CopyNormed,
+          ComputeRow<true, kKernel, kStride, false, T>,
+          ComputeRow<false, kKernel, kStride, false, T>,
+          SumProducts<kKernel, kStride, T>,
+          nullptr,
+          Vectors::Fence};
+}
 
 template <class T>
-Loops<T> Find(int64_t kernel, int64_t stride) {
+Loops<T> Find(int64_t kernel, int64_t stride, bool groups) {
   switch (kernel) {
     case 3:
-      return stride == 1 ? kLoops<T, 3, 1> : kLoops<T, 3, 2>;
+      return stride == 1 ? LoopsOf<T, 3, 1>(groups) : LoopsOf<T, 3, 2>(groups);
     case 5:
-      return stride == 1 ? kLoops<T, 5, 1> : kLoops<T, 5, 2>;
+      return stride == 1 ? LoopsOf<T, 5, 1>(groups) : LoopsOf<T, 5, 2>(groups);
     default:
-      return stride == 1 ? kLoops<T, 7, 1> : kLoops<T, 7, 2>;
+      return stride == 1 ? LoopsOf<T, 7, 1>(groups) : LoopsOf<T, 7, 2>(groups);
   }
 }
 

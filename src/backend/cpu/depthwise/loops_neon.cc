@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 
 #include "backend/cpu/depthwise/loops.h"
 #include "backend/cpu/vector.h"
@@ -30,6 +31,22 @@ struct Vectors {
     T lanes[kLanes] = {};
     std::copy_n(from, count, lanes);
     return Load(lanes);
+  }
+  /// A number of a lane for each lane.
+  struct Order {
+    using Half __attribute__((vector_size(16))) = int32_t;
+    Half low, high;
+  };
+  SINGA_INLINE static Order LoadOrder(const int32_t* from) {
+    Order order;
+    std::memcpy(&order, from, sizeof(order));
+    return order;
+  }
+  /// In lane i the value of lane order[i].
+  SINGA_INLINE static Type Load(const float* from, const Order& order) {
+    const Type v = Load(from);
+    return {__builtin_shuffle(v.low, v.high, order.low),
+            __builtin_shuffle(v.low, v.high, order.high)};
   }
   template <class T>
   SINGA_INLINE static void Store(T* to, const Type& v) {
@@ -73,13 +90,6 @@ struct Vectors {
   SINGA_INLINE static Type MultiplyAdd(const Type& a, const Type& b, const Type& c) {
     return Multiply(a, b) + c;
   }
-  /// In lane i the value of lane i ^ kBits, which is 1, 2 or 3.
-  template <int kBits>
-  SINGA_INLINE static Type Flipped(const Type& v) {
-    using Order __attribute__((vector_size(16))) = int32_t;
-    const Order order = {0 ^ kBits, 1 ^ kBits, 2 ^ kBits, 3 ^ kBits};
-    return {__builtin_shuffle(v.low, order), __builtin_shuffle(v.high, order)};
-  }
   SINGA_INLINE static Type Rectify(Type v) {
     v.Rectify();
     return v;
@@ -94,11 +104,11 @@ struct Vectors {
 namespace singa::cpu::depthwise {
 
 template <class T>
-Loops<T> LoopsNeon(int64_t kernel, int64_t stride) {
-  return Find<T>(kernel, stride);
+Loops<T> LoopsNeon(int64_t kernel, int64_t stride, int64_t group) {
+  return Find<T>(kernel, stride, group > 1);
 }
-template Loops<float> LoopsNeon(int64_t, int64_t);
-template Loops<BFloat16> LoopsNeon(int64_t, int64_t);
+template Loops<float> LoopsNeon(int64_t, int64_t, int64_t);
+template Loops<BFloat16> LoopsNeon(int64_t, int64_t, int64_t);
 
 }  // namespace singa::cpu::depthwise
 

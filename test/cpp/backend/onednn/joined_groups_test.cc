@@ -21,12 +21,13 @@ TEST(JoinedGroups, AreThoseThatFillVectorsTogether) {
   backend::EnsureRegistered();
   if (onednn::EffectiveInstructionSet() < InstructionSet::kAvx512)
     GTEST_SKIP() << "vectors of other lengths";
-  EXPECT_EQ(Implementation(32, 8, 8), "joined groups");
+  EXPECT_EQ(Implementation(32, 8, 16), "joined groups");
   EXPECT_EQ(Implementation(8, 2, 4), "joined groups");
-  EXPECT_EQ(Implementation(2, 8, 8), "joined groups");
+  EXPECT_EQ(Implementation(2, 16, 8), "joined groups");
   EXPECT_NE(Implementation(2, 4, 4), "joined groups");
-  EXPECT_NE(Implementation(32, 8, 8, true), "joined groups");
+  EXPECT_NE(Implementation(32, 8, 16, true), "joined groups");
   EXPECT_EQ(Implementation(32, 4, 4), "depthwise");
+  EXPECT_EQ(Implementation(32, 8, 8), "depthwise");
   EXPECT_NE(Implementation(4, 16, 16), "joined groups");
   EXPECT_NE(Implementation(1, 4, 4), "joined groups");
 }
@@ -45,8 +46,8 @@ TEST(JoinedGroups, FollowTheLayout) {
   Random random(5);
   for (const LaneTag tag : {LaneTag::kNhwc, LaneTag::kNChw16c}) {
     const Tensor x = In(RandomTensor(random, {2, 128, 14, 14}), tag);
-    const Tensor w = RandomTensor(random, {128, 8, 3, 3});
-    const ConvHandle handle(x, {3, 3}, {1, 1}, {1, 1}, 128, 128, false, 16);
+    const Tensor w = RandomTensor(random, {256, 8, 3, 3});
+    const ConvHandle handle(x, {3, 3}, {1, 1}, {1, 1}, 128, 256, false, 16);
     const uint64_t reorders = Reorders();
     const Tensor y = ConvForward(x, w, {}, handle);
     const auto gradients = ConvBackward(y, x, w, handle, true, true, false);
@@ -62,11 +63,11 @@ TEST(JoinedGroups, StrictModeKeepsInfinityInItsGroup) {
   Vector values = Values(RandomTensor(random, {1, 128, 6, 6}));
   values[0] = kInf;
   const Tensor x = FromValues({1, 128, 6, 6}, values);
-  const Tensor w = RandomTensor(random, {128, 8, 3, 3});
-  const ConvHandle handle(x, {3, 3}, {1, 1}, {1, 1}, 128, 128, false, 16);
+  const Tensor w = RandomTensor(random, {256, 8, 3, 3});
+  const ConvHandle handle(x, {3, 3}, {1, 1}, {1, 1}, 128, 256, false, 16);
   const StrictScope strict(true);
   const Vector y = Values(ConvForward(x, w, {}, handle));
-  const size_t group = 8 * 6 * 6;
+  const size_t group = 16 * 6 * 6;
   EXPECT_TRUE(std::isinf(y[0]));
   for (size_t i = group; i < y.size(); ++i) ASSERT_TRUE(std::isfinite(y[i])) << i;
 }

@@ -104,10 +104,10 @@ void ExpectRounded(const Tensor& result, const Sums& sums, const char* what) {
 TEST_P(Depthwise, EveryPassIsTheDefinition) {
   Random random(1);
   const ThreadCount scope;
-  for (int i = 0; i < 150 && !HasFailure(); ++i) {
+  for (int i = 0; i < 200 && !HasFailure(); ++i) {
     const LaneTag tag = kTags[random.Int(0, 2)];
     const DType dtype = random.Coin() ? kFloat32 : kBFloat16;
-    const Recorder g = AnyGeometry(random, int64_t{1} << random.Int(0, 2));
+    const Recorder g = AnyGeometry(random, int64_t{1} << random.Int(0, 3));
     SCOPED_TRACE(g.ToString() + DTypeName(dtype) + " tag " + std::to_string(int(tag)));
     const Tensor x = RandomTensor(random, g.input_shape(), dtype),
                  w = RandomTensor(random, g.weight_shape(), dtype),
@@ -245,7 +245,7 @@ TEST_P(Depthwise, ForwardWithAddAndRelu) {
   for (int i = 0; i < 60 && !HasFailure(); ++i) {
     const LaneTag tag = kTags[random.Int(0, 2)];
     const DType dtype = random.Coin() ? kFloat32 : kBFloat16;
-    const Recorder g = AnyGeometry(random);
+    const Recorder g = AnyGeometry(random, random.Coin() ? 1 : 8);
     ConvSpec spec = SpecOf(ConvPass::kForward, g, dtype, tag);
     spec.has_add = random.Coin();
     spec.relu = random.Coin();
@@ -284,9 +284,11 @@ TEST_P(Depthwise, ForwardWithAddAndRelu) {
 TEST_P(Depthwise, ThreadsChangeNothing) {
   const ThreadCount scope;
   Random random(3);
+  const Recorder channels = Make({2, 64, 183, 181}, {3, 3}, {1, 1}, {1, 1}, true),
+                 groups = Make({2, 160, 39, 28}, {3, 3}, {1, 1}, {1, 1}, true, 1, 8);
   for (const LaneTag tag : {LaneTag::kNhwc, LaneTag::kNChw16c})
-    for (const DType dtype : {kFloat32, kBFloat16}) {
-      const Recorder g = Make({2, 64, 183, 181}, {3, 3}, {1, 1}, {1, 1}, true);
+    for (const auto& [g, dtype] : {std::pair(channels, kFloat32), std::pair(channels, kBFloat16),
+                                   std::pair(groups, kFloat32)}) {
       const Tensor x = RandomTensor(random, g.input_shape(), dtype),
                    w = RandomTensor(random, g.weight_shape(), dtype),
                    b = RandomTensor(random, {g.out_channels}, dtype),
@@ -314,8 +316,9 @@ TEST_P(Depthwise, ThreadsChangeNothing) {
 /// NaN and infinity reach the results that read them, and no other.
 TEST_P(Depthwise, NumbersThatAreNoneStayWhereTheyAreRead) {
   for (const LaneTag tag : kTags)
-    for (const DType dtype : {kFloat32, kBFloat16}) {
-      const Recorder g = Make({1, 19, 9, 11}, {3, 3}, {1, 1}, {1, 1}, false);
+    for (const auto& [channels, group, dtype] : std::vector<std::tuple<int64_t, int64_t, DType>>{
+             {19, 1, kFloat32}, {19, 1, kBFloat16}, {24, 8, kFloat32}}) {
+      const Recorder g = Make({1, channels, 9, 11}, {3, 3}, {1, 1}, {1, 1}, false, 1, group);
       SCOPED_TRACE(std::string(DTypeName(dtype)) + " tag " + std::to_string(int(tag)));
       Vector values(static_cast<size_t>(g.input_shape().Count()), 1);
       const auto at = [](int64_t channel, int64_t h, int64_t w) {
@@ -325,17 +328,20 @@ TEST_P(Depthwise, NumbersThatAreNoneStayWhereTheyAreRead) {
       values[at(18, 0, 10)] = kInfinity;
       const Tensor x = FromValues(g.input_shape(), values, dtype);
       const Tensor w = Full(g.weight_shape(), 1, nullptr, dtype);
-      const auto expect = [&](const Vector& got, const char* what) {
-        for (int64_t channel = 0; channel < 19; ++channel)
+      const auto reads = [&, each = group](int64_t result, int64_t channel) {
+        return result / each == channel / each;
+      };
+      const auto expect = [&, each = group](const Vector& got, const char* what) {
+        for (int64_t channel = 0; channel < g.out_channels; ++channel)
           for (int64_t h = 0; h < 9; ++h)
             for (int64_t c = 0; c < 11; ++c) {
               const double v = got[at(channel, h, c)];
-              const bool nan = channel == 3 && std::abs(h - 4) <= 1 && std::abs(c - 5) <= 1;
-              const bool infinite = channel == 18 && h <= 1 && c >= 9;
+              const bool nan = reads(channel, 3) && std::abs(h - 4) <= 1 && std::abs(c - 5) <= 1;
+              const bool infinite = reads(channel, 18) && h <= 1 && c >= 9;
               const int64_t rows = h == 0 || h == 8 ? 2 : 3, columns = c == 0 || c == 10 ? 2 : 3;
               EXPECT_TRUE(nan        ? std::isnan(v)
                           : infinite ? v == kInf
-                                     : v == static_cast<double>(rows * columns))
+                                     : v == static_cast<double>(rows * columns * each))
                   << what << " " << channel << " " << h << " " << c << ": " << v;
             }
       };
@@ -349,7 +355,8 @@ TEST_P(Depthwise, NumbersThatAreNoneStayWhereTheyAreRead) {
       const Vector dw = Values(RunPass(SpecOf(ConvPass::kBackwardW, g, dtype, tag), {ones, x},
                                        {g.weight_shape()}, GetParam())[0]);
       for (size_t i = 0; i < dw.size(); ++i) {
-        const size_t channel = i / 9, tap = i % 9;
+        const auto filter = static_cast<int64_t>(i / 9), tap = static_cast<int64_t>(i % 9);
+        const int64_t result = filter / group, channel = result / group * group + filter % group;
         // The corner is read by the taps that reach up or right of the results that see it.
         const bool infinite = channel == 18 && tap / 3 <= 1 && tap % 3 >= 1;
         EXPECT_TRUE(channel == 3 ? std::isnan(dw[i])
@@ -376,7 +383,9 @@ TEST(Depthwise, RefusesWhatItHasNoLoopsFor) {
   EXPECT_FALSE(refuses(ConvRecorder("Conv", x, {3, 3}, {1, 1}, {1, 1}, 8, false, {1, 1}, 4)));
   EXPECT_TRUE(refuses(ConvRecorder("Conv", x, {3, 3}, {1, 1}, {1, 1}, 8, false, {1, 1}, 1)));
   const Shape wide = {2, 24, 9, 9};
-  EXPECT_TRUE(refuses(ConvRecorder("Conv", wide, {3, 3}, {1, 1}, {1, 1}, 24, false, {1, 1}, 3)));
+  EXPECT_FALSE(refuses(ConvRecorder("Conv", wide, {3, 3}, {1, 1}, {1, 1}, 24, false, {1, 1}, 3)));
+  EXPECT_TRUE(refuses(ConvRecorder("Conv", wide, {3, 3}, {1, 1}, {1, 1}, 24, false, {1, 1}, 8)));
+  EXPECT_TRUE(refuses(ConvRecorder("Conv", wide, {3, 3}, {1, 1}, {1, 1}, 24, false, {1, 1}, 2)));
   EXPECT_TRUE(refuses(ConvRecorder("Conv", wide, {3, 3}, {1, 1}, {1, 1}, 48, false, {1, 1}, 12)));
 }
 
@@ -385,19 +394,20 @@ TEST(Depthwise, IsChosenAndFollowsTheLayout) {
   backend::EnsureRegistered();
   if (cpu::depthwise::BestLanes() == 0) GTEST_SKIP() << "this CPU has none";
   Random random(5);
-  for (const LaneTag tag : {LaneTag::kNhwc, LaneTag::kNChw16c, LaneTag::kNChw8c}) {
-    const Tensor x = In(RandomTensor(random, {2, 24, 14, 14}), tag);
-    const Tensor w = RandomTensor(random, {24, 1, 3, 3});
-    const ConvHandle handle(x, {3, 3}, {2, 2}, {1, 1}, 24, 24, false, 24);
-    const uint64_t reorders = Reorders();
-    const Tensor y = ConvForward(x, w, {}, handle);
-    const Tensor dx = ConvBackward(y, x, w, handle, true, true, false)[0];
-    EXPECT_EQ(Reorders(), reorders);
-    ExpectIn(y, tag, "y");
-    ExpectIn(dx, tag, "dx");
-    ConvSpec spec = SpecOf(ConvPass::kForward, handle.recorder, kFloat32, tag);
-    EXPECT_EQ(FindPlan(*DefaultDevice(), spec)->implementation(), std::string("depthwise"));
-  }
+  for (const LaneTag tag : {LaneTag::kNhwc, LaneTag::kNChw16c, LaneTag::kNChw8c})
+    for (const int64_t groups : {24, 3}) {
+      const Tensor x = In(RandomTensor(random, {2, 24, 14, 14}), tag);
+      const Tensor w = RandomTensor(random, {24, 24 / groups, 3, 3});
+      const ConvHandle handle(x, {3, 3}, {2, 2}, {1, 1}, 24, 24, false, groups);
+      const uint64_t reorders = Reorders();
+      const Tensor y = ConvForward(x, w, {}, handle);
+      const Tensor dx = ConvBackward(y, x, w, handle, true, true, false)[0];
+      EXPECT_EQ(Reorders(), reorders);
+      ExpectIn(y, tag, "y");
+      ExpectIn(dx, tag, "dx");
+      ConvSpec spec = SpecOf(ConvPass::kForward, handle.recorder, kFloat32, tag);
+      EXPECT_EQ(FindPlan(*DefaultDevice(), spec)->implementation(), std::string("depthwise"));
+    }
 }
 
 }  // namespace

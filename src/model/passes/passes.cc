@@ -50,6 +50,8 @@ constexpr Pass kPasses[] = {
     // Before elementwise chains, which would take in the sums and conversions.
     {PassPhase::kSegment, Trains, MergeGradientSums},
     {PassPhase::kSegment, Trains, SkipGradientCasts},
+    // After conversions of gradients, which updates read before the conversion.
+    {PassPhase::kSegment, Trains, UpdateEarly},
     // Before elementwise chains, which would take in the ReLU.
     {PassPhase::kSegment, FusesOnCpu, FuseRelu},
     // After all passes that look for single elementwise operations: a chain has no Spec.

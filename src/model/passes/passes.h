@@ -25,6 +25,11 @@ std::vector<Node> MergeGradientSums(const RecordedStep& step, std::vector<Node> 
 /// optimizer and norms of gradients read the 16-bit gradients. The same bits.
 std::vector<Node> SkipGradientCasts(const RecordedStep& step, std::vector<Node> nodes);
 
+/// Updates parameters as soon as their gradients are there and nothing reads the old values any
+/// more, some MiB at a time, so that gradients need not be kept until backward has ended. The same
+/// bits.
+std::vector<Node> UpdateEarly(const RecordedStep& step, std::vector<Node> nodes);
+
 /// Has depthwise convolutions compute the result of the batch norm in front of them where they read
 /// it, in forward and for the gradient of the filters, so that it is neither written nor kept.
 /// Batch norm itself computes its statistics only. The same bits.

@@ -87,7 +87,8 @@ def _bench(arguments: argparse.Namespace) -> int:
         arguments.training,
         use_graph=arguments.graph,
         dtype=arguments.dtype,
-        recompute=arguments.recompute,
+        recompute="auto" if arguments.memory_limit else arguments.recompute,
+        memory_limit=arguments.memory_limit,
     )
     print(json.dumps(figures) if arguments.json else bench.table(figures))
     return 0
@@ -380,6 +381,11 @@ def _add_bench(commands: Any) -> None:
     bench.add_argument("--graph", action="store_true", help="compile with use_graph=True")
     bench.add_argument(
         "--recompute", action="store_true", help="compile with recompute=True, which saves memory"
+    )
+    bench.add_argument(
+        "--memory-limit",
+        metavar="SIZE",
+        help='with --graph: compile with recompute="auto" and this limit, such as "1.5 GiB"',
     )
     bench.add_argument(
         "--dtype",

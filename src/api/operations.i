@@ -51,11 +51,22 @@ SINGA_AXIS_NUMBERS(conv_depth, conv_height, conv_width)
 %include "singa/operation/rnn.h"
 %include "singa/compat.h"
 
+%ignore singa::PassOptions;
+%ignore singa::UsePasses(Recording&, const PassOptions&, MemoryLimitPtr);
+%ignore singa::MemoryLimit::Choice;
+%ignore singa::MemoryLimit::choices;
+%ignore singa::MemoryLimit::expected;
+%ignore singa::MemoryLimit::weights;
+%ignore singa::MemoryLimit::states;
+%ignore singa::MemoryLimit::missing;
+%include "singa/passes/passes.h"
+
 %mutable;
 
 %inline %{
 /// PassOptions, flat. See singa/passes/passes.h.
-void UsePasses(singa::Recording& recording, bool training, bool fuse, bool recompute) {
-  singa::UsePasses(recording, {training, fuse, recompute});
+void UsePasses(singa::Recording& recording, bool training, bool fuse, bool recompute,
+               std::shared_ptr<singa::MemoryLimit> limit) {
+  singa::UsePasses(recording, {training, fuse, recompute}, std::move(limit));
 }
 %}

@@ -7,6 +7,7 @@
 %shared_ptr(singa::Device)
 %shared_ptr(singa::Arena)
 %shared_ptr(singa::Recording)
+%shared_ptr(singa::MemoryLimit)
 %shared_ptr(singa::Communicator)
 
 // --- integers, including NumPy's, by __index__

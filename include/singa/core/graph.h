@@ -60,7 +60,8 @@ class SINGA_API Recording {
   void Start(const std::vector<Tensor>& inputs);
   /// Ends a segment and runs it. This thread then executes directly until Resume. In between, the
   /// host may read and change the temporaries in `lent`. It has to release them before Resume.
-  void Pause(const std::vector<Tensor>& lent);
+  /// Without `run`, the segment is only planned, and runs in RunPlanned, which has to come first.
+  void Pause(const std::vector<Tensor>& lent, bool run = true);
   void Resume();
   /// Appends the place at which a replay waits for gradients of `results`, between forward and
   /// backward (Graph::RunToTurn). Returns these gradients: new tensors of the same shapes and

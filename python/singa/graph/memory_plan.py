@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..layer.parameters import each_once
 from ..tape.tensor import Tensor
+from .memory_limit import facts
 from .step_graphs import StepGraphs
 
 if TYPE_CHECKING:
@@ -78,4 +79,6 @@ def memory_plan(
     )
     largest = max(graphs.graphs(), key=lambda graph: graph.memory().arena)
     plan.arena_uses = largest.arena_uses()
+    for limit in graphs.limits():
+        plan["limit"] = facts(limit)
     return plan

@@ -33,6 +33,7 @@ from ..layer.names import LayerNames
 from ..tape.step_recording import StepRecording, Update
 from ..tape.step_recording import state as current
 from ..tape.tensor import Tensor
+from . import memory_limit
 from .audits import EVERY, Audits, GraphWarning, warn_of_audit
 from .settings import Settings, differing
 from .step_values import (
@@ -65,7 +66,7 @@ def _run(
     step: Callable[[], Any],
     inputs: list[_c.Tensor],
     others: list[_c.Tensor],
-    run: bool = True,
+    run: bool,
 ) -> Any:
     """Records `step`, runs its operations, and returns the result of `step`. `others` are the
     tensors of the model. Without `run`, the operations after the last host call do not run."""
@@ -88,7 +89,10 @@ def _run(
                 continue
             before.CopyFrom(t.data)
             t.data = before
-        operations.Finish([t.data for t in outputs], run)
+        operations.Finish([t.data for t in outputs], False)
+        recording.planned()
+        if run:
+            operations.RunPlanned()
     except BaseException:
         for t, before in recording.moved.values():
             t.data = before
@@ -101,18 +105,21 @@ def _run(
 
 
 class Rewriting(NamedTuple):
-    """Which passes rewrite the operations of a recorded step; see Model.compile. The fields are
-    those of C++'s PassOptions."""
+    """Which passes rewrite the operations of a recorded step; see Model.compile. The first fields
+    are those of C++'s PassOptions."""
 
     training: bool
     fuse: bool
     recompute: bool
+    memory_limit: int = 0  # bytes; 0: none
 
 
 class _Step:
     """State of one kind of step."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory_limit: int) -> None:
+        self.limit = _c.MemoryLimit(memory_limit) if memory_limit else None
+        self.said = ""  # about the limit
         self.tries = 0
         self.last: Any = None  # what the previous recording holds
         self.returned: Any = None  # what tells its results apart, besides the elements of tensors
@@ -135,6 +142,15 @@ class _Step:
         self.settings: Settings | None = None
         self.read: list[_c.Tensor] = []  # what the host reads in the step, except arguments
         self.hooks: int | None = None  # last_change of hooks, if it is executed because of one
+
+    def say(self) -> None:
+        """Tells the user what it takes to keep to the memory limit, unless that was said before."""
+        if self.limit is None:
+            return
+        text = memory_limit.note(self.limit)
+        if text != self.said:
+            self.said = text
+            print(text, file=sys.stderr, flush=True)
 
     def forget(self) -> None:
         """Discards the graph, so that the step is recorded again."""
@@ -249,7 +265,7 @@ class StepGraphs:
         self._read[base] = []
         self._drop(base)
         self._give_up(
-            self._steps.setdefault(base, _Step()),
+            self._steps.setdefault(base, _Step(base[0][1].memory_limit)),
             "the host reads elements of its arguments, and they change too often",
         )
         return base
@@ -262,7 +278,7 @@ class StepGraphs:
         """The state of this kind of step, reset if settings have changed."""
         step = self._steps.get(key)
         if step is None:
-            step = self._steps[key] = _Step()
+            step = self._steps[key] = _Step(base[0][1].memory_limit)
             if reason := self._obstacle(base, args, kwargs):
                 self._give_up(step, reason)
         elif step.hooks is not None:
@@ -303,7 +319,7 @@ class StepGraphs:
         """Executes the step from now on, and warns."""
         step.forget()
         step.reason = reason
-        _warn(reason)
+        _warn(reason + ("; it does not keep to the memory limit" if step.limit else ""))
 
     def _record(
         self,
@@ -321,6 +337,8 @@ class StepGraphs:
         device = tensors[0].device
         if device.graph_enabled():  # the device already buffers operations of several steps
             return function(*args, **kwargs)
+        if step.limit is not None:
+            memory_limit.begin(step.limit, self._layer, step.count == 1)
         step.handed = objects_in((args, kwargs))
         before = step.settings or Settings(self._layer, (), step.handed)
         inputs = separate(tensors, before.tensors)
@@ -333,8 +351,8 @@ class StepGraphs:
             return self._look_for_writes(step, copied, lambda: function(*args, **kwargs))
         arena = self._arenas.setdefault(device.id(), None) or _c.Arena(device)
         self._arenas[device.id()] = arena
-        recording = StepRecording(_c.Recording(device, arena))
-        _c.UsePasses(recording.operations, *rewriting)
+        recording = StepRecording(_c.Recording(device, arena), step.say)
+        _c.UsePasses(recording.operations, *rewriting[:3], step.limit)
         if copied:
             given = iter(inputs)
             args, kwargs = mapped((args, kwargs), lambda t: next(given))
@@ -453,6 +471,11 @@ class StepGraphs:
             self._drop(base)
             found = tuple([elements(inputs[i].data) for i in self._read[base]])
             self._steps[base, found] = step
+
+    def limits(self) -> list[Any]:
+        """The `singa_wrap.MemoryLimit`s of recorded steps that have one."""
+        steps = self._steps.values()
+        return [step.limit for step in steps if step.graph is not None and step.limit is not None]
 
     def graphs(self) -> list[Any]:
         """All `singa_wrap.Graph` objects of the model."""

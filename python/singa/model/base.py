@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from .. import autograd, layer, tensor
 from .. import singa_wrap as _c
+from ..graph.memory_limit import limit_of_compile
 from ..graph.step_graphs import Rewriting, StepGraphs
 from ..raw import words
 from ..tape import autocast
@@ -104,7 +105,7 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
     not_settings: ClassVar[tuple[str, ...]] = (
         *("_threads", "_step_graphs", "_training_at_home", "_inputs", "graph_mode", "sequential"),
         *("_autocast_dtype", "_fuse", "_recompute", "architecture", "class_names", "transform"),
-        *("_epochs_fitted", "_place", "task"),
+        *("_epochs_fitted", "_place", "task", "_memory_limit"),
     )
     #: How `models.create` made the network: {"name": name, "arguments": its keyword arguments}.
     #: None for other networks. Checkpoints keep it.
@@ -114,6 +115,7 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
     transform: Any = None
     #: Epochs that `fit` has made of its own batches. The next `fit` goes on in the order of items.
     _epochs_fitted: int = 0
+    _memory_limit: int = 0  # bytes of a training step; 0: none
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,8 +137,9 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
         use_graph: bool = False,
         sequential: bool = False,
         dtype: Any = None,
-        recompute: bool = False,
+        recompute: bool | str = False,
         fuse: bool = False,
+        memory_limit: int | str | None = None,
     ) -> None:
         """Creates all parameters by one forward pass in inference mode, and sets the modes.
 
@@ -153,14 +156,17 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
                     compute in 16 bits; parameters, statistics and losses stay float32.
         recompute   recorded training steps do not keep the outputs of batch norm with ReLU, but
                     compute them again in backward. This saves memory, costs a few percent of time,
-                    and gives the same bits.
+                    and gives the same bits. "auto": what is computed again follows from
+                    `memory_limit`; the first step prints what it costs, before it runs
         fuse        recorded training steps merge neighbouring operations where that saves a pass
                     over memory. Results on the CPU are the same. On a GPU with a 16-bit type, the
                     convolution computes the statistics of the batch norm after it where cuDNN
                     supports that, with different rounding.
+        memory_limit  with "auto": bytes of a training step, or "1.5 GiB": parameters, optimizer,
+                    inputs, results, temporaries. If they cannot do, its call raises MemoryError
 
         Raises TypeError if `inputs` are not tensors or do not have the type of parameters that
-        exist, ValueError for another dtype.
+        exist, ValueError for another dtype, and where "auto", its limit or use_graph is missing.
 
         >>> net = models.Sequential(layer.Linear(2))
         >>> net.compile([tensor.zeros((1, 4))], is_train=False)
@@ -175,6 +181,7 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
         if wanted not in (None, tensor.float32, tensor.bfloat16, tensor.float16):
             raise ValueError(f"[compile] dtype must be float32, bfloat16 or float16, got {dtype!r}")
         self._autocast_dtype = None if wanted == tensor.float32 else wanted
+        self._memory_limit = limit_of_compile(recompute, memory_limit, use_graph)
         self._recompute, self._fuse = bool(recompute), bool(fuse)
         self._update_names()
         with self._precision(), in_mode(False), autograd.no_grad():
@@ -337,7 +344,8 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
         step = self._train if training else self._infer
         if not self.graph_mode or grad.grad_mode is (not training) or backward_followers:
             return step(*input, **kwargs)
-        rewriting = _rewriting(training, self._fuse, self._recompute)
+        limit = self._memory_limit if training else 0
+        rewriting = _rewriting(training, self._fuse, self._recompute and not limit, limit)
         graphs = self._step_graphs or self._graphs()
         return graphs.call(step, self._kind, input, kwargs, rewriting)
 

@@ -105,8 +105,10 @@ class Inspectable:
         "by_kind" has the bytes of parameters, of statistics and other tensors that outlive a step,
         of the optimizer's state, of the arena that holds all temporaries, of results, and of the
         plans (an estimate). "planned_bytes" is their sum. "graphs" has a dict for each recorded
-        step. Raises RuntimeError if no step has been recorded: compile with use_graph=True and run
-        a few steps first.
+        step. With compile(memory_limit=) "limit" says what it takes to keep to it: the number of
+        "operations" that run again, their "gflop", and the "share" of the step's time, by an
+        estimate. Raises RuntimeError if no step has been recorded: compile with use_graph=True and
+        run a few steps first.
 
         >>> net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
         >>> net.set_optimizer(opt.SGD(lr=0.1))

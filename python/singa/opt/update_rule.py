@@ -195,6 +195,18 @@ class UpdateRule(Optimizer):
             param.device.EnableGraph(buffered)
         return values[key]
 
+    def make_states(self) -> None:
+        """Makes the state of all parameters that train, in their layouts, so that the first update
+        makes and moves nothing."""
+        for param in self.trained_parameters():
+            if not self._is_chosen(param):
+                continue
+            key = self.state_key(param)
+            self._count_late([(key, param, param)])
+            for name in self.used_slots():
+                slot = self._slot(name, key, param)
+                singa_wrap.MoveAsUpdate([slot.data], [param.data])
+
     def _conditions(self, grads: Sequence[Tensor]) -> Any:
         """Clipping and loss scale, as the core evaluates them on the device."""
         conditions = singa_wrap.UpdateConditions()

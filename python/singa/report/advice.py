@@ -235,6 +235,8 @@ class _Trials:
         now: dict[str, Any] = {"use_graph": model.graph_mode}
         now["dtype"] = None if model._autocast_dtype is None else model._autocast_dtype.name
         now |= {"recompute": model._recompute, "fuse": model._fuse}
+        if model._memory_limit:
+            now |= {"recompute": "auto", "memory_limit": model._memory_limit}
         shown = {name: value for name, value in (now | options).items() if value}
         mode = {} if model.training else {"is_train": False}
         named = "".join(f", {name}={value!r}" for name, value in (mode | shown).items())

@@ -121,7 +121,7 @@ class Case:
     def compile(self, **options: Any) -> None:
         """Compiles the model. Call it before the first step.
 
-        `options` are those of `Model.compile`: use_graph, dtype, recompute, fuse.
+        `options` are those of `Model.compile`: use_graph, dtype, recompute, fuse, memory_limit.
         """
         self.net.compile([self.images], is_train=self.training, **options)
 
@@ -145,8 +145,8 @@ def bench(
 ) -> Report:
     """Times `steps` steps of a `Case`, after `warmup` steps that are not timed.
 
-    `options` are those of `Model.compile`: use_graph, dtype, recompute, fuse. Returns a dict of the
-    arguments and of these results, which prints one entry per line:
+    `options` are those of `Model.compile`: use_graph, dtype, recompute, fuse, memory_limit. Returns
+    a dict of the arguments and of these results, which prints one entry per line:
 
     ms, fastest_ms          median and minimum duration of a step in milliseconds
     images_per_s            images per second, from the median

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import io
 import math
 import statistics
 import time
@@ -59,7 +60,8 @@ class Twin:
         if change is not None:
             change(self.model)
         self._device = next(iter(model.get_states().values())).device
-        with self.setup(), warnings.catch_warnings():
+        quiet = contextlib.redirect_stderr(io.StringIO())  # what a memory limit takes
+        with self.setup(), warnings.catch_warnings(), quiet:
             warnings.simplefilter("ignore", GraphWarning)
             for _ in range(_SETTLING if self.model.graph_mode else 3):
                 self.step()

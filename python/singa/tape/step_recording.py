@@ -24,8 +24,11 @@ Update = tuple[int, Callable[[], bool], Callable[[], object]]
 class StepRecording:
     """A step that is being recorded: its operations in C++, and what a replay does between them."""
 
-    def __init__(self, operations: _c.Recording) -> None:
+    def __init__(
+        self, operations: _c.Recording, planned: Callable[[], object] = lambda: None
+    ) -> None:
         self.operations = operations
+        self.planned = planned  # called when operations have been planned, before they run
         self.calls: list[Callable[[], Any]] = []
         self.updates: list[Update] = []
         self.moved: dict[int, tuple[Tensor, _c.Tensor]] = {}  # and what they were before the step
@@ -67,7 +70,9 @@ def host_call(function: Callable[[], Any], lent: Sequence[_c.Tensor] = ()) -> An
     recording = state.recording
     if recording is None:
         return function()
-    recording.operations.Pause(lent)
+    recording.operations.Pause(lent, False)
+    recording.planned()
+    recording.operations.RunPlanned()
     state.recording = None  # calls inside this one are part of it
     result = function()
     state.recording = recording

@@ -342,11 +342,12 @@ void RecordedStep::RunAgain() {
     }
 }
 
-void RecordedStep::Pause(const std::vector<Tensor>& lent) {
+void RecordedStep::Pause(const std::vector<Tensor>& lent, bool run) {
   Check(active_ && t_step == this, "graph", "this thread does not record");
   t_step = nullptr;
   try {
-    RunWaiting(lent);
+    PlanWaiting(lent);
+    if (run) RunPlanned();
   } catch (...) {
     Abandon();
     throw;
@@ -450,7 +451,7 @@ Recording::Recording(DevicePtr device, ArenaPtr arena)
 Recording::Recording(std::unique_ptr<RecordedStep> step) : step_(std::move(step)) {}
 Recording::~Recording() = default;
 void Recording::Start(const std::vector<Tensor>& inputs) { step_->Start(inputs); }
-void Recording::Pause(const std::vector<Tensor>& lent) { step_->Pause(lent); }
+void Recording::Pause(const std::vector<Tensor>& lent, bool run) { step_->Pause(lent, run); }
 void Recording::Resume() { step_->Resume(); }
 std::vector<Tensor> Recording::Turn(const std::vector<Tensor>& results) {
   return step_->Turn(results);

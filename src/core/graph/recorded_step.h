@@ -60,7 +60,7 @@ class RecordedStep {
 
   // See Recording.
   void Start(const std::vector<Tensor>& inputs);
-  void Pause(const std::vector<Tensor>& lent);
+  void Pause(const std::vector<Tensor>& lent, bool run);
   void Resume();
   std::vector<Tensor> Turn(const std::vector<Tensor>& results);
   void Finish(const std::vector<Tensor>& outputs, bool run);

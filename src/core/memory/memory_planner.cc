@@ -9,10 +9,6 @@
 namespace singa {
 namespace {
 
-size_t Aligned(size_t bytes, size_t alignment) {
-  return std::max((bytes + alignment - 1) / alignment, size_t{1}) * alignment;
-}
-
 /// True if the two are needed at the same step, or within `apart` steps of each other.
 bool Meet(const Interval& a, const Interval& b, int apart = 0) {
   return a.first <= b.last + apart && b.first <= a.last + apart;
@@ -21,7 +17,7 @@ bool Meet(const Interval& a, const Interval& b, int apart = 0) {
 /// Offset of the smallest gap that holds `interval`. `placed` is sorted by offset.
 size_t SmallestGap(const Interval& interval, std::span<const Interval* const> placed,
                    size_t alignment, int apart) {
-  const size_t bytes = Aligned(interval.bytes, alignment);
+  const size_t bytes = PlannedBytes(interval.bytes, alignment);
   size_t end = 0, best = 0, best_gap = SIZE_MAX;
   for (const Interval* other : placed) {
     if (!Meet(*other, interval, apart)) continue;
@@ -29,7 +25,7 @@ size_t SmallestGap(const Interval& interval, std::span<const Interval* const> pl
       best_gap = other->offset - end;
       best = end;
     }
-    end = std::max(end, other->offset + Aligned(other->bytes, alignment));
+    end = std::max(end, other->offset + PlannedBytes(other->bytes, alignment));
   }
   return best_gap == SIZE_MAX ? end : best;
 }
@@ -42,7 +38,7 @@ size_t PlaceInOrder(const std::vector<size_t>& order, std::vector<Interval>* int
   size_t total = 0;
   for (size_t index : order) {
     Interval& interval = (*intervals)[index];
-    const size_t bytes = Aligned(interval.bytes, alignment);
+    const size_t bytes = PlannedBytes(interval.bytes, alignment);
     interval.offset = SmallestGap(interval, placed, alignment, apart);
     if (apart > 0 && interval.offset + bytes > limit)
       interval.offset = SmallestGap(interval, placed, alignment, 0);
@@ -75,8 +71,20 @@ bool IsWhole(const Tensor& t) {
                         static_cast<size_t>(t.bytes()) == t.block()->size());
 }
 
-/// The input of `node` whose memory output `i` may reuse if no later node needs the input; else
-/// null.
+/// Alignment of the device on which all nodes run.
+size_t AlignmentOf(std::span<const Node> nodes) {
+  for (const Node& node : nodes)
+    for (const Tensor& t : node.outputs)
+      if (!t.empty()) return t.device()->alignment();
+  return 1;
+}
+
+}  // namespace
+
+size_t PlannedBytes(size_t bytes, size_t alignment) {
+  return std::max((bytes + alignment - 1) / alignment, size_t{1}) * alignment;
+}
+
 const Tensor* TakenOver(const Node& node, size_t i) {
   const int k = node.plan->inplace_input(i);
   if (k < 0 || static_cast<size_t>(k) >= node.inputs.size()) return nullptr;
@@ -88,16 +96,6 @@ const Tensor* TakenOver(const Node& node, size_t i) {
   const auto same = [&](const Tensor& t) { return t.block() == input.block(); };
   return std::count_if(node.inputs.begin(), node.inputs.end(), same) == 1 ? &input : nullptr;
 }
-
-/// Alignment of the device on which all nodes run.
-size_t AlignmentOf(std::span<const Node> nodes) {
-  for (const Node& node : nodes)
-    for (const Tensor& t : node.outputs)
-      if (!t.empty()) return t.device()->alignment();
-  return 1;
-}
-
-}  // namespace
 
 size_t PlanOffsets(std::vector<Interval>* intervals, size_t alignment) {
   const auto& all = *intervals;
@@ -133,7 +131,8 @@ size_t PeakBytes(std::span<const Interval> intervals, size_t alignment) {
   for (const Interval& at : intervals) {  // the sum increases only where an interval begins
     size_t sum = 0;
     for (const Interval& other : intervals)
-      if (other.first <= at.first && at.first <= other.last) sum += Aligned(other.bytes, alignment);
+      if (other.first <= at.first && at.first <= other.last)
+        sum += PlannedBytes(other.bytes, alignment);
     peak = std::max(peak, sum);
   }
   return peak;

@@ -29,6 +29,12 @@ inline constexpr int kMostApart = 8;
 /// The most bytes that one step needs: a lower bound of PlanOffsets.
 size_t PeakBytes(std::span<const Interval> intervals, size_t alignment = 64);
 
+/// The bytes that memory of this size takes in an arena.
+size_t PlannedBytes(size_t bytes, size_t alignment);
+/// The input of `node` whose memory output `i` may take over if no later node needs the input; null
+/// if there is none.
+const Tensor* TakenOver(const Node& node, size_t i);
+
 /// Where the temporaries of some nodes lie in an arena.
 struct SegmentMemory {
   struct Place {

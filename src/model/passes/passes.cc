@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/graph/eager_scope.h"
+#include "model/passes/memory_limit.h"
 
 namespace singa {
 namespace {
@@ -83,11 +84,15 @@ std::vector<Node> RunPasses(const PassOptions& options, PassPhase phase, const R
 
 }  // namespace
 
-void UsePasses(Recording& recording, const PassOptions& options) {
-  recording.step().SetRewriter(
-      [options](PassPhase phase, const RecordedStep& step, std::vector<Node> nodes) {
-        return RunPasses(options, phase, step, std::move(nodes));
-      });
+void UsePasses(Recording& recording, const PassOptions& options, MemoryLimitPtr limit) {
+  recording.step().SetRewriter([options, limit = std::move(limit)](PassPhase phase,
+                                                                   const RecordedStep& step,
+                                                                   std::vector<Node> nodes) {
+    nodes = RunPasses(options, phase, step, std::move(nodes));
+    // After all passes of a segment, which change what there is to be dropped.
+    return limit && phase == PassPhase::kSegment ? FitIntoLimit(step, std::move(nodes), *limit)
+                                                 : nodes;
+  });
 }
 
 }  // namespace singa

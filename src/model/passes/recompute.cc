@@ -1,15 +1,15 @@
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "model/dispatch/dispatch.h"
 #include "model/operation/batchnorm/spec.h"
 #include "model/passes/def_use.h"
 #include "model/passes/node_spec.h"
+#include "model/passes/normalized_again.h"
 #include "model/passes/passes.h"
-#include "singa/core/stats.h"
 
 namespace singa {
 namespace {
@@ -62,13 +62,8 @@ class Recomputation {
     const bool chained = dropped != dropped_.end() && dropped->second.length < kChain;
     if (!add.empty() && !chained && !IsThere(add, at)) return;
 
-    BatchNormForwardSpec again = *spec;
-    again.training = false;
-    SetCurrentLayer(nodes_[n].layer);
-    Node node;
-    node.op = again.op();
-    Respecify(node, again, FindPlan(*step_.device(), again));
-    if (!SameLayout(node.plan->output_layout(0), y.layout())) return;
+    std::optional<Node> node = NormalizedAgain(*step_.device(), nodes_[n]);
+    if (!node) return;
     const Tensor copy = TemporaryLike(y);
     int length = 1;
     if (chained) {  // the residual is computed again before
@@ -77,13 +72,12 @@ class Recomputation {
       add = add.On(before.copy.block());
       Hasten(before, at);
     }
-    node.inputs = {in[0], in[1], in[2], mean, var, add};
-    node.outputs = {copy};
-    node.layer = nodes_[n].layer;
+    node->inputs[5] = add;
+    node->outputs = {copy};
     for (auto reader = late; reader != readers.end(); ++reader)
       for (Tensor& t : nodes_[*reader].inputs)
         if (!t.empty() && t.block() == y.block()) t = t.On(copy.block());
-    again_.emplace(at, std::move(node));
+    again_.emplace(at, *std::move(node));
     dropped_[y.block().get()] = {copy, at, length};
   }
 

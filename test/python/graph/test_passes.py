@@ -7,57 +7,10 @@ from bits import bits
 from device_under_test import KEPT_APART
 from graph_net import Net, assert_same, sgd
 from recorded import graphs
+from rewritten_nets import Fusable, Residual
 from singa import autograd, layer, model, opt, tensor
 
 pytestmark = pytest.mark.usefixtures("no_warning")
-
-
-class Residual(model.Model):
-    """Bottlenecks with residuals, as in ResNet-50."""
-
-    def __init__(self, blocks=6, width=8):
-        super().__init__()
-        self.blocks = blocks
-        self.stem = layer.Conv2d(4 * width, 3, padding=1, bias=False)
-        self.stem_bn = layer.BatchNorm2d(momentum=0.1)
-        for i in range(blocks):
-            for name, channels, kernel in (("a", width, 1), ("b", width, 3), ("c", 4 * width, 1)):
-                conv = layer.Conv2d(channels, kernel, padding=kernel // 2, bias=False)
-                setattr(self, f"conv{i}{name}", conv)
-                setattr(self, f"bn{i}{name}", layer.BatchNorm2d(momentum=0.1))
-        self.fc = layer.Linear(3)
-
-    def forward(self, x):
-        x = self.stem_bn(self.stem(x), relu=True)
-        for i in range(self.blocks):
-            h = x
-            for name in "ab":
-                h = getattr(self, f"bn{i}{name}")(getattr(self, f"conv{i}{name}")(h), relu=True)
-            x = getattr(self, f"bn{i}c")(getattr(self, f"conv{i}c")(h), add=x, relu=True)
-        return self.fc(autograd.flatten(autograd.globalaveragepool(x)))
-
-    train_one_batch = Net.train_one_batch
-
-
-class Fusable(model.Model):
-    """Convolution and ReLU with and without pooling, Linear with ReLU and dropout, a chain."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv1 = layer.Conv2d(16, 3, padding=1)
-        self.conv2 = layer.Conv2d(16, 3, padding=1)
-        self.pool = layer.MaxPool2d(2)
-        self.fc1 = layer.Linear(24)
-        self.fc2 = layer.Linear(3)
-
-    def forward(self, x):
-        x = self.pool(autograd.relu(self.conv1(x)))
-        x = autograd.relu(self.conv2(x))
-        x = autograd.mul(autograd.tanh(x), autograd.abs(x))
-        x = autograd.dropout(autograd.relu(self.fc1(autograd.flatten(x))))
-        return self.fc2(x)
-
-    train_one_batch = Net.train_one_batch
 
 
 @pytest.mark.cpu("these operations are merged on the CPU only")

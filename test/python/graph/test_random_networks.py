@@ -5,79 +5,12 @@ agree within rounding. NaN and infinity stay what they are."""
 import numpy as np
 import pytest
 import singa
-from singa import autograd, layer, model, opt, tensor
+from rewritten_nets import Random
+from singa import opt, tensor
 from trials import draws
 
 STEPS = 7
 POISONS = (np.nan, np.inf, -np.inf)
-
-
-class Random(model.Model):
-    """A chain of blocks drawn from a seed: convolutions of many kinds, branches, concatenations,
-    views."""
-
-    def __init__(self, seed, fused):
-        super().__init__()
-        self.rng_seed = seed
-        self.fused = fused
-        rng = np.random.default_rng([1, seed])
-        self.kinds = [int(k) for k in rng.integers(0, 11, rng.integers(3, 7))]
-        channels = 0
-        for i, kind in enumerate(self.kinds):
-            channels = int(rng.choice([3, 8, 13, 16, 32])) if kind < 4 or not channels else channels
-            kernel = int(rng.choice([1, 3, 5]))
-            conv = layer.Conv2d(
-                channels, kernel, padding=kernel // 2, bias=bool(rng.integers(2)),
-                stride=int(rng.integers(1, 3)) if kind == 1 else 1,
-            )  # fmt: skip
-            setattr(self, f"conv{i}", conv)
-            setattr(self, f"bn{i}", layer.BatchNorm2d(momentum=0.1))
-        self.pool = layer.MaxPool2d(2, 2)
-        self.average = layer.AvgPool2d(3, 1, padding=1)
-        self.fc = layer.Linear(4)
-        self.scale = tensor.from_numpy(np.float32([0.7]))
-
-    def normalised(self, i, x, add=None):
-        bn = getattr(self, f"bn{i}")
-        if self.fused:
-            return bn(x, add=add, relu=True)
-        y = bn(x)
-        return autograd.relu(y if add is None else autograd.add(y, add))
-
-    def forward(self, x):
-        for i, kind in enumerate(self.kinds):
-            h = getattr(self, f"conv{i}")(x)
-            if kind == 0:
-                x = self.normalised(i, h)
-            elif kind == 1:
-                x = autograd.relu(h)
-            elif kind == 2:
-                x = self.normalised(i, h, add=autograd.sigmoid(h))
-            elif kind == 3:
-                x = self.pool(h) if h.shape[2] >= 4 else autograd.tanh(h)
-            elif kind == 4:
-                x = autograd.add(autograd.relu(h), h)
-            elif kind == 5:
-                x = autograd.cat([autograd.relu(h), self.average(h)], 1)
-            elif kind == 6:  # views, which need a plain layout
-                x = autograd.transpose(autograd.transpose(h, (0, 1, 3, 2)), (0, 1, 3, 2))
-            elif kind == 7:
-                x = autograd.mul(h, autograd.softplus(h))
-            elif kind == 8 and h.shape[2] >= 4:
-                x = self.pool(autograd.relu(h))
-            elif kind == 9:  # a chain of which backward reads parts, and dropout
-                gate = autograd.sigmoid(autograd.mul(h, self.scale))
-                x = autograd.dropout(autograd.tanh(autograd.add(h, gate)), ratio=0.3)
-            else:
-                size = autograd.abs(h)
-                x = autograd.add(autograd.relu(h), autograd.mul(size, size))
-        return self.fc(autograd.flatten(autograd.globalaveragepool(x)))
-
-    def train_one_batch(self, x, y):
-        out = self.forward(x)
-        loss = autograd.softmax_cross_entropy(out, y)
-        self.optimizer(loss)
-        return out, loss
 
 
 def trained(seed, graph=True, fused=True, layout="auto", fuse=True):

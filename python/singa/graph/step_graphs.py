@@ -20,6 +20,7 @@ does not run in replays.
 
 from __future__ import annotations
 
+import sys
 import threading
 import warnings
 import weakref

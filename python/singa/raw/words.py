@@ -252,10 +252,6 @@ _FOLDER = "data.ImageFolder(folder), and its split(fraction)"
 _BEST = "training.BestModel('best.safetensors', 'val_loss')"
 #: Of modules.
 MODULES: dict[str, dict[str, str]] = {
-    "singa": {
-        "get_float32_matmul_precision": "singa.get_float32_precision()",
-        "set_float32_matmul_precision": "singa.set_float32_precision('high'), or 'highest'",
-    },
     "singa.autograd": {
         "Function": "autograd.Operator",
         "arctan2": "autograd.atan2(y, x)",
@@ -329,10 +325,12 @@ MODULES: dict[str, dict[str, str]] = {
         "Model": "model.Model",
         "Sequential": "models.Sequential(layer, ...)",
         "cnn_learner": _LOADED,
+        "get_float32_matmul_precision": "singa.get_float32_precision()",
         "load_learner": "training.picture_classifier.PictureClassifier.load(file)",
         "load_model": "singa.load(file)",
         "manual_seed": "singa.seed(number)",
         "save": "net.save(file)",
+        "set_float32_matmul_precision": "singa.set_float32_precision('high'), or 'highest'",
         "set_seed": "singa.seed(number)",
         "vision_learner": _LOADED,
     },

@@ -25,19 +25,13 @@ template <class Body>
 void ParallelItems(int64_t n, int64_t slots, int64_t work_per_item, const Body& body) {
   if (n <= 0) return;
   const int64_t per_piece = std::max<int64_t>(1, kGemmGrain / std::max<int64_t>(1, work_per_item));
-  const int64_t pieces = std::clamp<int64_t>(n / per_piece, 1, std::min(slots, n));
-  struct Context {
-    const Body& body;
-    int64_t n, pieces;
-  } context{body, n, pieces};
-  singa::detail::RunPieces(
-      pieces,
-      [](const void* opaque, int64_t slot) {
-        const auto& c = *static_cast<const Context*>(opaque);
-        const int64_t end = (slot + 1) * c.n / c.pieces;
-        for (int64_t i = slot * c.n / c.pieces; i < end; ++i) c.body(i, slot);
-      },
-      &context);
+  const int64_t worth = n / per_piece, threads = std::clamp<int64_t>(worth, 1, std::min(slots, n));
+  const int64_t pieces = threads * std::clamp<int64_t>(worth / threads, 1, kPiecesOfShare);
+  singa::ParallelItems(pieces, threads, [&](Items& items) {
+    for (const int64_t piece : items)
+      for (int64_t i = n * piece / pieces; i < n * (piece + 1) / pieces; ++i)
+        body(i, items.thread());
+  });
 }
 
 }  // namespace singa::reference

@@ -2,8 +2,14 @@
 
 // Threads and instruction sets for loops on the CPU.
 //
-// A result must not depend on the number of threads. ParallelFor is for loops with independent
-// iterations. Sums use ParallelReduce, which splits its range by length alone.
+// A result must not depend on the number of threads, nor on which of them computes it. ParallelFor
+// is for loops with independent iterations. Sums use ParallelReduce, which splits its range by
+// length alone.
+//
+// Each thread has a share of a loop, in pieces that it takes in order. One that has none left takes
+// pieces of others, from the far end of their shares. So a thread that another program keeps from
+// running holds up at most the piece that it has begun, and where all run, each has the same share
+// in every loop, whose memory its caches hold.
 
 #include <algorithm>
 #include <array>
@@ -31,47 +37,97 @@ namespace singa {
 /// off.
 inline constexpr int64_t kParallelGrain = 32768;
 
+/// The most pieces into which a thread's share of a loop is cut.
+inline constexpr int64_t kPiecesOfShare = 8;
+
+/// In which order a thread takes the pieces of its share.
+enum class Order { kForward, kBackward };
+
+class Shares;
+
+/// The items that one thread of a loop takes: `for (int64_t i : items)`.
+class Items {
+ public:
+  /// Number of the thread, below the number of threads that the loop was given.
+  int64_t thread() const { return thread_; }
+
+  struct End {};
+  struct Iterator {
+    Items* items;
+    int64_t at;
+    int64_t operator*() const { return at; }
+    void operator++() { at = items->Take(); }
+    bool operator!=(End) const { return at >= 0; }
+  };
+  Iterator begin() { return {this, Take()}; }
+  End end() const { return {}; }
+
+ private:
+  friend class Shares;
+  /// All of [0, n), for one thread.
+  explicit Items(int64_t n) : end_(n) {}
+  Items(Shares* shares, int64_t thread) : shares_(shares), thread_(thread) {}
+
+  /// The next item; -1 if there is none left.
+  int64_t Take() {
+    if (shares_) return TakeShared();
+    return next_ < end_ ? next_++ : -1;
+  }
+  int64_t TakeShared();
+
+  Shares* shares_ = nullptr;
+  int64_t thread_ = 0, next_ = 0, end_ = 0;
+};
+
 namespace detail {
 
-/// Calls run(context, i) once for each i in [0, count), on up to NumThreads() threads. Serial if
-/// count is 1 or the caller is already in a parallel region. Rethrows the first exception.
-void RunPieces(int64_t count, void (*run)(const void* context, int64_t i), const void* context);
-/// Number of pieces of [0, n), at most one per thread, that have at least `grain` iterations each.
-int64_t CountPieces(int64_t n, int64_t grain);
-
+/// Calls run(context, items) on each of up to min(n, threads, NumThreads()) threads, whose items
+/// are together [0, n), n < 2^32. One call for all items if that is one thread, or if the caller is
+/// already in a parallel region. Rethrows the first exception; items may be left out then.
+void RunItems(int64_t n, int64_t threads, Order order, void (*run)(const void*, Items&),
+              const void* context);
+/// Number of threads for [0, n), so that each has at least `grain` iterations.
+int64_t CountThreads(int64_t n, int64_t grain);
 }  // namespace detail
+
+/// Calls body(items) on up to `threads` threads, for work with memory per thread. `items` gives
+/// each of [0, n) to one of them.
+template <class Body>
+void ParallelItems(int64_t n, int64_t threads, const Body& body, Order order = Order::kForward) {
+  detail::RunItems(
+      n, threads, order,
+      [](const void* opaque, Items& items) { (*static_cast<const Body*>(opaque))(items); }, &body);
+}
 
 /// Calls body(begin, end) for disjoint ranges that cover [0, n). `grain` is the smallest number of
 /// iterations that is worth a thread: kParallelGrain divided by the elements of one iteration.
 template <class Body>
-void ParallelFor(int64_t n, int64_t grain, const Body& body) {
+void ParallelFor(int64_t n, int64_t grain, const Body& body, Order order = Order::kForward) {
   if (n <= 0) return;
-  const int64_t pieces = detail::CountPieces(n, grain);
-  if (pieces == 1) {
+  const int64_t threads = detail::CountThreads(n, grain);
+  if (threads == 1) {
     body(int64_t{0}, n);
     return;
   }
+  const int64_t worth = n / std::max<int64_t>(grain, 1) / threads;
+  const int64_t pieces = threads * std::clamp<int64_t>(worth, 1, kPiecesOfShare);
   // Long ranges are split at multiples of 64, so that threads do not share cache lines.
-  const int64_t unit = n >= pieces * 1024 ? 64 : 1;
-  const int64_t step = ((n + pieces - 1) / pieces + unit - 1) / unit * unit;
-  struct Context {
-    const Body& body;
-    int64_t n, step;
-  } context{body, n, step};
-  detail::RunPieces((n + step - 1) / step,
-                    [](const void* opaque, int64_t i) {
-                      const auto& c = *static_cast<const Context*>(opaque);
-                      c.body(i * c.step, std::min(c.n, (i + 1) * c.step));
-                    },
-                    &context);
+  const int64_t unit = n >= pieces * 1024 ? 64 : 1, units = (n + unit - 1) / unit;
+  ParallelItems(
+      pieces, threads,
+      [&](Items& items) {
+        for (const int64_t i : items)
+          body(units * i / pieces * unit, std::min(n, units * (i + 1) / pieces * unit));
+      },
+      order);
 }
 
-/// Calls body(thread) for each thread in [0, threads), for work with memory per thread.
+/// Calls body(thread) for each thread in [0, threads).
 template <class Body>
 void ForEachThread(int threads, const Body& body) {
-  detail::RunPieces(
-      threads, [](const void* opaque, int64_t i) { (*static_cast<const Body*>(opaque))(i); },
-      &body);
+  ParallelItems(threads, threads, [&](Items& items) {
+    for (const int64_t thread : items) body(thread);
+  });
 }
 
 /// Reduces [0, n): `piece(begin, end)` returns the value of a range, and `combine(a, b)` joins
@@ -89,18 +145,9 @@ Value ParallelReduce(int64_t n, int64_t grain, Value identity, const Piece& piec
   const int64_t pieces = (n + step - 1) / step;
   if (pieces == 1) return piece(int64_t{0}, n);
   std::array<Value, kMostPieces> partial;
-  struct Context {
-    const Piece& piece;
-    Value* partial;
-    int64_t n, step;
-  } context{piece, partial.data(), n, step};
-  detail::RunPieces(
-      pieces,
-      [](const void* opaque, int64_t i) {
-        const auto& c = *static_cast<const Context*>(opaque);
-        c.partial[i] = c.piece(i * c.step, std::min(c.n, (i + 1) * c.step));
-      },
-      &context);
+  ParallelItems(pieces, pieces, [&](Items& items) {
+    for (const int64_t i : items) partial[i] = piece(i * step, std::min(n, (i + 1) * step));
+  });
   for (int64_t gap = 1; gap < pieces; gap *= 2)
     for (int64_t i = 0; i + gap < pieces; i += 2 * gap)
       partial[i] = combine(partial[i], partial[i + gap]);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/device/parallel.h"
+#include "core/tensor/round_up.h"
 #include "singa/core/device.h"
 #include "singa/core/threads.h"
 
@@ -132,15 +133,12 @@ void ChainPlan::PlanInPlace() {
 void ChainPlan::Run(const Execution& execution) const {
   for (const auto tensors : {execution.inputs, execution.outputs})
     for (const Tensor& t : tensors) t.raw_data();  // allocates, before threads ask for it
-  const int64_t share = (elements_ + threads_ - 1) / threads_;
-  const int64_t step = (share + 63) / 64 * 64;  // so that threads share no cache line
-  ParallelFor(threads_, 1, [&](int64_t first, int64_t last) {
-    for (int64_t thread = first; thread < last; ++thread) {
-      Pieces pieces(*this, execution, thread);
-      const int64_t end = std::min(elements_, (thread + 1) * step);
-      for (int64_t at = thread * step; at < end; at += kPiece)
-        pieces.Run(at, std::min(end, at + kPiece));
-    }
+  const int64_t share = CeilDivide(elements_, int64_t{threads_});
+  const int64_t wanted = threads_ * CeilDivide(share, kPiece);
+  const int64_t step = RoundUp(CeilDivide(elements_, wanted), 64);  // threads share no cache line
+  ParallelItems(CeilDivide(elements_, step), threads_, [&](Items& items) {
+    Pieces pieces(*this, execution, items.thread());
+    for (const int64_t i : items) pieces.Run(i * step, std::min(elements_, (i + 1) * step));
   });
 }
 

@@ -12,7 +12,6 @@
 // of the r / N-th of these heads. So a step of sampling with grouped queries fills lanes, too.
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 
 #include "backend/cpu/parts.h"
@@ -108,12 +107,10 @@ inline int64_t ThreadsFor(int64_t multiply_adds, int64_t most) {
 }
 
 /// Calls body(task, slot) for each task, on up to `threads` threads; `slot` numbers the thread.
-/// Tasks go to the threads as these become free, the first one first.
 template <class Body>
 void ForEachTask(int64_t tasks, int64_t threads, const Body& body) {
-  std::atomic<int64_t> next{0};
-  ForEachThread(static_cast<int>(std::min(tasks, threads)), [&](int64_t slot) {
-    for (int64_t task = next++; task < tasks; task = next++) body(task, slot);
+  ParallelItems(tasks, threads, [&](Items& items) {
+    for (const int64_t task : items) body(task, items.thread());
   });
 }
 

@@ -217,10 +217,10 @@ class WeightGradientPlan final : public Plan {
 
   void RunBySlice(const Call& call) const {
     const auto chunks = static_cast<int64_t>(chunks_.size());
-    ForEachThread(threads_, [&](int64_t thread) {
+    ParallelItems(slices_, threads_, [&](Items& items) {
       const Session session(unit_);
-      BFloat16* packed = call.packed + thread * PackedSize();
-      for (int64_t s = slices_ * thread / threads_; s < slices_ * (thread + 1) / threads_; ++s) {
+      BFloat16* packed = call.packed + items.thread() * PackedSize();
+      for (const int64_t s : items) {
         const int64_t first = chunks * s / slices_;
         for (int64_t c = first; c < chunks * (s + 1) / slices_; ++c) {
           const Chunk& chunk = chunks_[static_cast<size_t>(c)];

@@ -228,9 +228,13 @@ class FilterPlan final : public DepthwisePlan<T> {
                     spec_.has_add ? execution.in<T>(spec_.add_input()) : nullptr,
                     execution.out<T>(0)};
     const int64_t rows = to().images * this->planes() * to().height;
-    ForEachThread(static_cast<int>(threads_), [&](int64_t thread) {
-      RunRows(call, rows * thread / threads_, rows * (thread + 1) / threads_,
-              weights + shared_size() + thread * this->window_size());
+    // No more pieces than planes: one that begins inside a plane reads the rows above it again.
+    const int64_t share = threads_ > 1 ? to().images * this->planes() / threads_ : 1;
+    const int64_t pieces = threads_ * std::clamp<int64_t>(share, 1, kPiecesOfShare);
+    ParallelItems(pieces, threads_, [&](Items& items) {
+      for (const int64_t i : items)
+        RunRows(call, rows * i / pieces, rows * (i + 1) / pieces,
+                weights + shared_size() + items.thread() * this->window_size());
     });
   }
 
@@ -365,10 +369,9 @@ class GradientPlan final : public DepthwisePlan<T> {
     float* windows = sums + slices_ * sums_size();
     const std::optional<NormCall> front =
         this->FrontOf(execution, windows + threads_ * this->window_size());
-    const int64_t items = slices_ * this->planes();
-    ForEachThread(static_cast<int>(threads_), [&](int64_t thread) {
-      Window<T> window = this->NewWindow(front, windows + thread * this->window_size());
-      for (int64_t i = items * thread / threads_; i < items * (thread + 1) / threads_; ++i)
+    ParallelItems(slices_ * this->planes(), threads_, [&](Items& items) {
+      Window<T> window = this->NewWindow(front, windows + items.thread() * this->window_size());
+      for (const int64_t i : items)
         SumSlice(execution.in<T>(0), execution.in<T>(1), i / this->planes(), i % this->planes(),
                  window, sums);
     });

@@ -135,10 +135,14 @@ class BatchNormPlan : public Plan {
       if (stream_) StreamFence();
     });
     for (int64_t panel = 0; panel < g.panels; ++panel) finish(panel);
-    ParallelFor(results ? all : 0, grain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = end - 1; i >= begin; --i) apply(i / g.chunks, i % g.chunks);
-      if (stream_) StreamFence();
-    });
+    // What the sums have read last is still in a cache.
+    ParallelFor(
+        results ? all : 0, grain,
+        [&](int64_t begin, int64_t end) {
+          for (int64_t i = end - 1; i >= begin; --i) apply(i / g.chunks, i % g.chunks);
+          if (stream_) StreamFence();
+        },
+        Order::kBackward);
   }
 
   Panels panels_;

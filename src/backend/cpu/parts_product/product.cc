@@ -1,7 +1,6 @@
 #include "backend/cpu/parts_product/product.h"
 
 #include <algorithm>
-#include <atomic>
 
 #include "core/device/cache_size.h"
 #include "core/device/instruction_set.h"
@@ -204,12 +203,10 @@ void BlockedProduct::Run(const Factor& left, const Factor& right, const Target& 
   auto* partial = reinterpret_cast<float*>(own + static_cast<size_t>(threads_) * own_bytes_);
   if (shares_left_ || shares_right_) PackShared(shares_left_ ? left : right, shared);
   const int64_t units = sizes_.batch * pieces_ * row_blocks_ * column_blocks_;
-  std::atomic<int64_t> next = 0;
-  ForEachThread(static_cast<int>(std::min<int64_t>(threads_, units)), [&](int64_t thread) {
+  ParallelItems(units, threads_, [&](Items& items) {
     const Session session(by_.unit);
-    char* memory = own + static_cast<size_t>(thread) * own_bytes_;
-    for (int64_t i = next++; i < units; i = next++)
-      RunUnit(i, left, right, target, shared, memory, partial);
+    char* memory = own + static_cast<size_t>(items.thread()) * own_bytes_;
+    for (const int64_t i : items) RunUnit(i, left, right, target, shared, memory, partial);
     EndStores(target.finish);
   });
   if (pieces_ > 1) AddPieces(target, partial);

@@ -143,12 +143,10 @@ class FilterPlan final : public WinogradPlan {
       filter = transformed;
       own += filter_.size * filter_.count;
     }
-    ForEachThread(threads_, [&](int64_t thread) {
-      float* values = own + thread * thread_size();
+    ParallelItems(CeilDivide(tiles_.count, chunk_), threads_, [&](Items& items) {
+      float* values = own + items.thread() * thread_size();
       float* products = values + values_.size;
-      const int64_t chunks = (tiles_.count + chunk_ - 1) / chunk_;
-      const int64_t last = chunks * (thread + 1) / threads_;
-      for (int64_t chunk = chunks * thread / threads_; chunk < last; ++chunk) {
+      for (const int64_t chunk : items) {
         const int64_t first = chunk * chunk_, count = std::min(chunk_, tiles_.count - first);
         TransformTiles(call.x, first, count, values);
         FillRows(count, RoundUp(count, kRows), depth_, loops_.positions, values_, values);
@@ -165,11 +163,10 @@ class FilterPlan final : public WinogradPlan {
       TransformTiles(call.x, begin, end - begin, values + begin * values_.tile_step);
     });
     FillRows(tiles_.count, RoundUp(tiles_.count, kRows), depth_, loops_.positions, values_, values);
-    ForEachThread(threads_, [&](int64_t thread) {
-      float* products = own + thread * thread_size();
+    ParallelItems(filter_.count, threads_, [&](Items& items) {
+      float* products = own + items.thread() * thread_size();
       float* transformed = products + products_.size;
-      const int64_t last = filter_.count * (thread + 1) / threads_;
-      for (int64_t panel = filter_.count * thread / threads_; panel < last; ++panel) {
+      for (const int64_t panel : items) {
         const float* filter = prepared_ ? Prepared(call) + panel * filter_.size : transformed;
         if (!prepared_) filter_.Transform(panel, call.weights, transformed);
         for (int64_t first = 0; first < tiles_.count; first += chunk_)
@@ -303,10 +300,10 @@ class GradientPlan final : public WinogradPlan {
   void RunBySlice(const T* x, const T* dy, T* dw, float* workspace) const {
     const int64_t values = x_values_.size + y_values_.size;
     float* sums = workspace + threads_ * values;
-    ForEachThread(threads_, [&](int64_t thread) {
-      float* x_values = workspace + thread * values;
+    ParallelItems(slices_, threads_, [&](Items& items) {
+      float* x_values = workspace + items.thread() * values;
       float* y_values = x_values + x_values_.size;
-      for (int64_t s = slices_ * thread / threads_; s < slices_ * (thread + 1) / threads_; ++s) {
+      for (const int64_t s : items) {
         const int64_t begin = tiles_.count * s / slices_, end = tiles_.count * (s + 1) / slices_;
         for (int64_t first = begin; first < end; first += chunk_) {
           const int64_t count = std::min(chunk_, end - first);
@@ -344,18 +341,15 @@ class GradientPlan final : public WinogradPlan {
                       sums + item % blocks() * block_size, first != 0);
       });
     }
-    const int64_t pieces = std::min<int64_t>(threads_, blocks());
-    ParallelFor(pieces, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t piece = begin; piece < end; ++piece)
-        for (int64_t block = blocks() * piece / pieces; block < blocks() * (piece + 1) / pieces;
-             ++block) {
-          float* own = sums + (at_once_ ? piece : block) * block_size;
-          for (int64_t p = 0; at_once_ && p < loops_.positions; ++p)
-            AddProducts(p, block, tiles_.count, x_values, y_values, own, false);
-          for (int64_t i = 0; i < results(block); ++i)
-            loops_.transform_filter_gradient(in_, own + i * result_step(), sum_step(),
-                                             dw + (block * kBlock + i) * in_ * loops_.weights);
-        }
+    ParallelItems(blocks(), threads_, [&](Items& items) {
+      for (const int64_t block : items) {
+        float* own = sums + (at_once_ ? items.thread() : block) * block_size;
+        for (int64_t p = 0; at_once_ && p < loops_.positions; ++p)
+          AddProducts(p, block, tiles_.count, x_values, y_values, own, false);
+        for (int64_t i = 0; i < results(block); ++i)
+          loops_.transform_filter_gradient(in_, own + i * result_step(), sum_step(),
+                                           dw + (block * kBlock + i) * in_ * loops_.weights);
+      }
     });
   }
 

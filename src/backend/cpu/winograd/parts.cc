@@ -5,7 +5,6 @@
 // all, and sums are cut after 128 terms, so results do not depend on the number of threads.
 
 #include <algorithm>
-#include <atomic>
 #include <memory>
 #include <type_traits>
 
@@ -110,18 +109,16 @@ class FilterPartsPlan final : public WinogradPlan {
     Memory memory(execution.workspace);
     const PackedPanels filter(&memory, filter_panels(), packed_);
     char* own = memory.Take<char>(0);
-    ForEachThread(threads_, [&](int64_t thread) {
-      Own mine(own + static_cast<size_t>(thread) * own_bytes(), *this);
-      const int64_t last = filter_.count * (thread + 1) / threads_;
-      for (int64_t panel = filter_.count * thread / threads_; panel < last; ++panel)
+    ParallelItems(filter_.count, threads_, [&](Items& items) {
+      Own mine(own + static_cast<size_t>(items.thread()) * own_bytes(), *this);
+      for (const int64_t panel : items)
         PackFilter(panel, FilterOf(call, panel, mine.filter), filter);
     });
     const int64_t panels = CeilDivide(tiles_.count, kPanel), blocks = CeilDivide(panels, block_);
-    std::atomic<int64_t> next = 0;
-    ForEachThread(threads_, [&](int64_t thread) {
+    ParallelItems(blocks, threads_, [&](Items& items) {
       const batch_blocked::Session session(unit_.unit);
-      Own mine(own + static_cast<size_t>(thread) * own_bytes(), *this);
-      for (int64_t block = next++; block < blocks; block = next++) {
+      Own mine(own + static_cast<size_t>(items.thread()) * own_bytes(), *this);
+      for (const int64_t block : items) {
         const int64_t first = panels * block / blocks * kPanel,
                       end = std::min(panels * (block + 1) / blocks * kPanel, tiles_.count);
         RunBlock(call, filter, first, end - first, mine);

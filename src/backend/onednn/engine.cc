@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "backend/cpu/relu.h"
+#include "core/device/waiting.h"
 #include "core/tensor/stored_size.h"
 #include "model/dispatch/tuning_table.h"
 #include "singa/core/tensor.h"
@@ -153,6 +154,7 @@ BoundPrimitive::~BoundPrimitive() { delete spare_.load(); }
 
 void BoundPrimitive::Run(const char* op, const void* const* pointers, void* scratchpad) const {
   const ThreadScope threads(threads_);
+  if (threads_ > 1) WatchForOthers();
   try {
     std::unique_ptr<Binding> binding(spare_.exchange(nullptr));
     if (!binding) {

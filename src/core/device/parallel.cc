@@ -6,6 +6,7 @@
 #include <exception>
 #include <limits>
 
+#include "core/device/waiting.h"
 #include "singa/core/error.h"
 #include "singa/core/threads.h"
 
@@ -116,6 +117,7 @@ void RunItems(int64_t n, int64_t threads, Order order, void (*run)(const void*, 
     run(context, items);
     return;
   }
+  WatchForOthers();
   Shares shares(MemoryForShares(threads), n, threads, order);
   std::exception_ptr error;  // exceptions must not leave an OpenMP region
   const char fork = 0, join = 0;

@@ -104,13 +104,13 @@ def output(command: list[str], environment: dict[str, str] | None = None) -> str
     return child.stdout
 
 
-def compiled_requests(folder: Path) -> Path:
-    """Compiles the library of requests."""
+def compiled_library(folder: Path, code: str) -> Path:
+    """Compiles C code as a library to preload."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if not compiler:
         raise MissingError("there is no C compiler")
-    source, library = folder / "requests.c", folder / "requests.so"
-    source.write_text(REQUESTS)
+    source, library = folder / "preloaded.c", folder / "preloaded.so"
+    source.write_text(code)
     output([compiler, "-O1", "-shared", "-fPIC", str(source), "-o", str(library)])
     return library
 
@@ -154,7 +154,7 @@ def all_counts(build: Path, expected: dict[str, float]) -> dict[str, float]:
     if not program.exists():
         raise MissingError(f"there is no {program}; build it with the tests")
     with tempfile.TemporaryDirectory() as name:
-        library = compiled_requests(Path(name))
+        library = compiled_library(Path(name), REQUESTS)
         counts = counted([str(program)], library, build)
         if not counts:
             raise MissingError(f"{program} counts nothing")

@@ -22,6 +22,22 @@
 
 namespace singa::python {
 
+/// Owns a reference; null after an error of Python's.
+class Owned {
+ public:
+  explicit Owned(PyObject* object) : object_(object) {}
+  Owned(Owned&& other) noexcept : object_(other.release()) {}
+  ~Owned() { Py_XDECREF(object_); }
+  Owned& operator=(const Owned&) = delete;
+
+  PyObject* get() const { return object_; }
+  PyObject* release() { return std::exchange(object_, nullptr); }
+  explicit operator bool() const { return object_ != nullptr; }
+
+ private:
+  PyObject* object_;
+};
+
 /// The public name of a wrapped function. SWIG calls the constructor of X "new_X".
 inline const char* PublicName(const char* function) {
   return std::strncmp(function, "new_", 4) == 0 ? function + 4 : function;

@@ -21,7 +21,7 @@
 %include "tensor_object.i"
 %include "core.i"
 %include "exchange.i"
-%include "same_objects.i"
+%include "held_objects.i"
 %include "tape.i"
 %include "operations.i"
 %include "distributed.i"

@@ -5,26 +5,11 @@
 #include <cstddef>
 #include <utility>
 
+#include "python_support.h"
 #include "tensor_object.h"
 
 namespace singa::python {
 namespace {
-
-/// Owns a reference; null after an error of Python's.
-class Owned {
- public:
-  explicit Owned(PyObject* object) : object_(object) {}
-  Owned(Owned&& other) noexcept : object_(other.release()) {}
-  ~Owned() { Py_XDECREF(object_); }
-  Owned& operator=(const Owned&) = delete;
-
-  PyObject* get() const { return object_; }
-  PyObject* release() { return std::exchange(object_, nullptr); }
-  explicit operator bool() const { return object_ != nullptr; }
-
- private:
-  PyObject* object_;
-};
 
 // The attributes of the two types. Null: deleted, or not set yet.
 

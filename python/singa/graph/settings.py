@@ -82,7 +82,7 @@ _HOLDERS: tuple[type, ...] = (
     *(types.MappingProxyType, type({}.keys()), type({}.values()), type({}.items())),
 )
 _DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType)
-_TENSOR = ("data", "requires_grad", "stores_grad", "name", "grad")  # as in SameObjects
+_TENSOR = ("data", "requires_grad", "stores_grad", "name", "grad")  # as in HeldObjects
 _FUNCTION = ("__code__", "__defaults__", "__kwdefaults__", "__dict__")
 _CELL = vars(types.CellType)["cell_contents"]
 _BASES = vars(type)["__bases__"]
@@ -152,14 +152,16 @@ class Settings:
             self._visit(*self._waiting.pop())
         for namespace, found in self._globals.values():
             self._note((namespace, *found), found.values())
-        self._held = struct.pack(f"{len(self._addresses)}q", *self._addresses)
+        held = struct.pack(f"{len(self._addresses)}q", *self._addresses)
+        self._objects = _c.HeldObjects(self._containers, held)
         del self._root, self._waiting, self._places, self._classes, self._slots, self._scanned
-        del self._descriptors, self._addresses, self._globals, self._apart, self._named
+        del self._descriptors, self._containers, self._addresses, self._globals, self._apart
+        del self._named
 
     def hold(self) -> bool:
         """Whether nothing has changed. Also False if objects were replaced by equal ones."""
         try:
-            same = bool(_c.SameObjects(self._containers, self._held))
+            same = self._objects.same()
             for read, value, then in self._readers:
                 same = same and read(value) == then
             return same
@@ -273,8 +275,11 @@ class Settings:
             if value is self._root:
                 self._read(class_and_attributes, weakref.ref(value))
             elif not isinstance(value, Tensor | types.FunctionType):
-                replaceable = ("__class__", "__dict__") if can_change(kind) else ("__dict__",)
-                self._attributes(value, *replaceable)
+                if self._is_usual(kind):
+                    self._note(value, (kind, attributes))
+                else:
+                    replaceable = ("__class__", "__dict__") if can_change(kind) else ("__dict__",)
+                    self._attributes(value, *replaceable)
             if is_opaque(kind):
                 left_out = set(attributes)
                 apart = {name: name for name in left_out}
@@ -490,6 +495,16 @@ class Settings:
             self._note((value, *read), found)
         return found
 
+    def _is_usual(self, kind: type) -> bool:
+        """Whether objects of a class have the class and __dict__ that C++ sees, and are none of the
+        containers that HeldObjects tells apart."""
+        own = self._descriptor(kind, "__dict__")
+        return (
+            not issubclass(kind, dict | list | tuple)
+            and self._descriptor(kind, "__class__") is vars(object)["__class__"]
+            and type(own) is types.GetSetDescriptorType
+        )
+
     def _descriptor(self, kind: type, name: str) -> Any:
         """The descriptor of an attribute of objects of a class, or None if it has none."""
         if (kind, name) not in self._descriptors:
@@ -509,7 +524,7 @@ class Settings:
         self.obstacle = self.obstacle or reason
 
 
-#: Addresses that SameObjects knows.
+#: Addresses that HeldObjects knows.
 _STANDS_FOR = {id(_ANY): 0, id(ABSENT): 1}
 
 

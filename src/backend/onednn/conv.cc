@@ -1,7 +1,7 @@
 // Convolution and transposed convolution. Activations may keep the layout in which they arrive;
 // filters take the layout that the primitive prefers. The tensor that is added to a convolution is
-// in y beforehand, and the primitive accumulates into y. ReLU is a pass of our own
-// (backend/cpu/relu.h).
+// in y beforehand, and the primitive accumulates into y. The activation is a pass of our own
+// (backend/cpu/activate.h).
 
 #include <algorithm>
 #include <array>
@@ -246,9 +246,9 @@ memory::desc FirstImages(const memory::desc& images, int64_t count) {
   return images.submemory_desc(dims, memory::dims(dims.size(), 0), true);
 }
 
-/// Number of images to compute before ReLU runs over them: as many as fit in the caches, but at
-/// least one per thread. It divides the batch.
-int64_t ImagesBeforeRelu(const memory::desc& y, int64_t threads) {
+/// Number of images to compute before the activation runs over them: as many as fit in the caches,
+/// but at least one per thread. It divides the batch.
+int64_t ImagesBeforeActivation(const memory::desc& y, int64_t threads) {
   const int64_t batch = y.get_dims()[0], bytes = static_cast<int64_t>(y.get_size());
   const int64_t fit = batch * SecondLevelCacheBytes() * threads / std::max<int64_t>(bytes, 1);
   for (int64_t count = std::clamp(fit, std::min(threads, batch), batch); count < batch; ++count)
@@ -277,8 +277,8 @@ PlanPtr PlanOf(const Spec& spec, const ConvGeometry& g,
   if (g.bias) inputs.push_back(g.BindBias(DNNL_ARG_BIAS));
   std::vector<Argument> outputs = {g.BindImage(DNNL_ARG_DST, all.dst_desc(), g.y)};
   int64_t groups = 1;
-  if (spec.relu) {
-    const int64_t batch = g.x[0], images = ImagesBeforeRelu(all.dst_desc(), ThreadsFor(spec));
+  if (spec.activation) {
+    const int64_t batch = g.x[0], images = ImagesBeforeActivation(all.dst_desc(), ThreadsFor(spec));
     if (const auto some = images < batch ? ForSomeImages(spec, g, all, images) : decltype(pd)()) {
       pd = some;
       inputs[0].desc = pd.src_desc();
@@ -294,7 +294,7 @@ PlanPtr PlanOf(const Spec& spec, const ConvGeometry& g,
   else
     plan = std::make_shared<PrimitivePlan>(spec.op(), pd, primitive, std::move(inputs),
                                            std::move(outputs));
-  if (spec.relu) plan->AddRelu(groups);
+  if (spec.activation) plan->AddActivation(spec.activation, groups);
   return plan;
 }
 

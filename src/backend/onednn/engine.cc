@@ -6,7 +6,7 @@
 #include <array>
 #include <mutex>
 
-#include "backend/cpu/relu.h"
+#include "backend/cpu/activate.h"
 #include "core/device/waiting.h"
 #include "core/tensor/stored_size.h"
 #include "model/dispatch/tuning_table.h"
@@ -218,18 +218,18 @@ void PrimitivePlan::Run(const Execution& execution) const {
                             op_, "the plan was given too few arguments");
   for (size_t i = 0; i < inputs_.size(); ++i) pointers[count++] = execution.inputs[i].raw_data();
   for (size_t i = 0; i < outputs_.size(); ++i) pointers[count++] = execution.outputs[i].raw_data();
-  if (relu_groups_ == 0) {
+  if (!activation_) {
     bound_.Run(op_, pointers.data(), execution.workspace);
     return;
   }
   const Tensor& y = execution.outputs[0];
-  const int64_t x_part = static_cast<int64_t>(StoredBytes(execution.inputs[0])) / relu_groups_;
-  const int64_t y_part = static_cast<int64_t>(StoredBytes(y)) / relu_groups_;
+  const int64_t x_part = static_cast<int64_t>(StoredBytes(execution.inputs[0])) / groups_;
+  const int64_t y_part = static_cast<int64_t>(StoredBytes(y)) / groups_;
   const void*& x_at = pointers[0];
   const void*& y_at = pointers[inputs_.size()];
-  for (int64_t i = 0; i < relu_groups_; ++i) {
+  for (int64_t i = 0; i < groups_; ++i) {
     bound_.Run(op_, pointers.data(), execution.workspace);
-    cpu::Rectify(const_cast<void*>(y_at), y_part, y.data_type());
+    cpu::Activate(activation_, const_cast<void*>(y_at), y_part, y.data_type());
     x_at = static_cast<const char*>(x_at) + x_part;
     y_at = static_cast<const char*>(y_at) + y_part;
   }

@@ -27,6 +27,7 @@
 #include "singa/core/layout.h"
 #include "singa/core/plan.h"
 #include "singa/core/threads.h"
+#include "singa/operation/activation.h"
 
 namespace singa::onednn {
 
@@ -192,10 +193,13 @@ class PrimitivePlan : public Plan {
   PrimitivePlan(const char* op, const dnnl::primitive_desc_base& pd, dnnl::primitive primitive,
                 std::vector<Argument> inputs, std::vector<Argument> outputs);
 
-  /// Applies ReLU to the first output (float32 or bfloat16) after the primitive. With several
-  /// groups, the first input and output consist of that many contiguous parts of equal size, and
-  /// the primitive computes one part. Each part gets its ReLU while it is in the cache.
-  void AddRelu(int64_t groups = 1) { relu_groups_ = groups; }
+  /// Applies `activation` to the first output (float32 or bfloat16) after the primitive. With
+  /// several groups, the first input and output consist of that many contiguous parts of equal
+  /// size, and the primitive computes one part. Each part is activated while it is in the cache.
+  void AddActivation(const Activation& activation, int64_t groups = 1) {
+    activation_ = activation;
+    groups_ = groups;
+  }
 
   void Run(const Execution& execution) const override;
   std::string Describe() const override { return "onednn " + implementation_; }
@@ -218,7 +222,8 @@ class PrimitivePlan : public Plan {
   std::vector<Argument> outputs_;
   BoundPrimitive bound_;
   size_t bytes_;
-  int64_t relu_groups_ = 0;  // 0: no ReLU
+  Activation activation_ = {};
+  int64_t groups_ = 1;
 };
 
 }  // namespace singa::onednn

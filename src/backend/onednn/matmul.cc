@@ -108,7 +108,7 @@ PlanOrReason Make(const MatMulSpec& s) {
     auto plan =
         std::make_shared<PrimitivePlan>(s.op(), pd, dnnl::matmul(pd), std::move(inputs),
                                         std::vector<Argument>{{DNNL_ARG_DST, d.y, nullptr}});
-    if (s.relu) plan->AddRelu();
+    if (s.relu) plan->AddActivation(true);
     return plan;
   });
 }

@@ -219,7 +219,8 @@ std::string Refuses(const ConvTransposeSpec& spec) {
   if (spec.pass == ConvPass::kBackwardB) return "patches are for the other passes";
   if (std::string reason = RefusesFloat(spec.dtype); !reason.empty()) return reason;
   if (spec.plain) return "patches are for channels-last and blocked images";
-  if (spec.has_add || spec.relu) return "patches are not followed by an addition or ReLU";
+  if (spec.has_add || spec.activation)
+    return "patches are not followed by an addition or activation";
   if (r.spatial == 3) return "patches have one or two dimensions";
   if (r.group != 1 || r.taps() == 1) return "patches are for one group and kernels of many pixels";
   if (r.output_shape().Count() == 0) return "there is nothing to compute";

@@ -15,6 +15,7 @@
 #include "backend/reference/gemm.h"
 #include "backend/reference/im2col.h"
 #include "model/dispatch/kernel.h"
+#include "model/formula/activation.h"
 #include "model/operation/conv/spec.h"
 
 namespace singa::reference {
@@ -56,8 +57,8 @@ struct Scratch {
 
 /// y (N, out, output pixels). b and `add` may be null; `add` may be y itself.
 template <class T>
-void Forward(const Recorder& g, const T* x, const T* w, const T* b, const T* add, bool relu, T* y,
-             Scratch<T> scratch) {
+void Forward(const Recorder& g, const T* x, const T* w, const T* b, const T* add,
+             const Activation& after, T* y, Scratch<T> scratch) {
   const Tiling tiling = ForwardTiling(g);
   const int64_t filters = g.out_channels / g.group, channels = g.in_channels / g.group;
   const int64_t items = g.batchsize * g.group * tiling.pieces;
@@ -77,9 +78,11 @@ void Forward(const Recorder& g, const T* x, const T* w, const T* b, const T* add
     }
     Gemm(false, false, filters, columns, g.col_height, T(1), w + group * filters * g.col_height,
          g.col_height, col, columns, T(b || add ? 1 : 0), out, g.col_width);
-    for (int64_t m = 0; relu && m < filters; ++m) {
+    for (int64_t m = 0; after && m < filters; ++m) {
       T* row = out + m * g.col_width;
-      for (int64_t p = 0; p < columns; ++p) row[p] = row[p] <= T(0) ? T(0) : row[p];
+      for (int64_t p = 0; p < columns; ++p)
+        row[p] = formula::Activated(after.kind, row[p], static_cast<T>(after.low),
+                                    static_cast<T>(after.high));
     }
   });
 }
@@ -219,7 +222,8 @@ void RunConv(const ConvSpec& spec, const Execution& execution) {
     switch (spec.pass) {
       case ConvPass::kForward:
         Forward(g, a.in[0], a.in[1], g.bias ? a.in[2] : nullptr,
-                spec.has_add ? a.in[spec.add_input()] : nullptr, spec.relu, a.out[0], scratch);
+                spec.has_add ? a.in[spec.add_input()] : nullptr, spec.activation, a.out[0],
+                scratch);
         break;
       case ConvPass::kBackwardX:
         BackwardX(g, a.in[0], a.in[1], a.in[2], a.out[0], scratch);
@@ -273,7 +277,7 @@ void RunConvTranspose(const ConvTransposeSpec& spec, const Execution& execution)
         BackwardX(g, a.in[0], a.in[1], a.in[2], a.out[0], scratch);
         break;
       case ConvPass::kBackwardX:
-        Forward<ComputeType<T>>(g, a.in[0], a.in[1], nullptr, nullptr, false, a.out[0], scratch);
+        Forward<ComputeType<T>>(g, a.in[0], a.in[1], nullptr, nullptr, {}, a.out[0], scratch);
         break;
       case ConvPass::kBackwardW:
         BackwardW(g, a.in[1], a.in[0], a.out[0], scratch);

@@ -37,11 +37,10 @@ void Run(const NormConvSpec& spec, const Execution& execution) {
     ReferenceOf(spec.Norm())
         ->Run({execution.device, norm_inputs, {&normalized, 1}, execution.scalars, nullptr});
   } else {
-    const Activation& activation = spec.activation;
     Scalars limits;
-    limits.v[0] = activation.low;
-    limits.v[1] = activation.high;
-    ReferenceOf(UnarySpec{formula::FunctionOf(activation.kind), spec.dtype})
+    limits.v[0] = spec.front.low;
+    limits.v[1] = spec.front.high;
+    ReferenceOf(UnarySpec{formula::FunctionOf(spec.front.kind), spec.dtype})
         ->Run({execution.device, {&x, 1}, {&normalized, 1}, limits, nullptr});
   }
   std::vector<Tensor> inputs(execution.inputs.begin(),

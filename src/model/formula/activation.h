@@ -57,6 +57,11 @@ constexpr ActivationKind ActivationOf(UnaryOp function) {
   return ActivationKind::kNone;
 }
 
+/// Whether it leaves zeros, with which layouts fill up blocks of channels, as they are.
+constexpr bool KeepsZero(const Activation& activation) {
+  return activation.low <= 0 && activation.high >= 0;
+}
+
 /// f(v) of any activation; v for kNone.
 template <int kFirst = 1, class C>
 [[gnu::always_inline]] constexpr C Activated(ActivationKind kind, C v, C low, C high) {

@@ -14,7 +14,7 @@ namespace singa {
 namespace {
 
 bool CanSum(const ConvSpec& spec) {
-  return spec.pass == ConvPass::kForward && !spec.has_add && !spec.relu;
+  return spec.pass == ConvPass::kForward && !spec.has_add && !spec.activation;
 }
 
 bool TakesSums(const BatchNormForwardSpec& spec) {

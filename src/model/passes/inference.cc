@@ -198,11 +198,16 @@ class Folding {
   /// reference would compute the activation as a whole.
   bool HasKernel(const NormConvSpec& spec, const Chain& chain) const {
     const std::string_view implementation = chain.first->plan->implementation();
-    if (implementation == kReference) return false;
+    return implementation != kReference && ImplementationOf(spec) == implementation;
+  }
+
+  /// Empty where nothing computes `spec`, because the workspace is limited.
+  template <class Spec>
+  std::string_view ImplementationOf(const Spec& spec) const {
     try {
-      return FindPlan(*step_.device(), spec, spec.choice)->implementation() == implementation;
-    } catch (const Unavailable&) {  // the workspace is limited
-      return false;
+      return FindPlan(*step_.device(), spec, spec.choice)->implementation();
+    } catch (const Unavailable&) {
+      return {};
     }
   }
 
@@ -210,8 +215,9 @@ class Folding {
     const Node& node = nodes_[n];
     const auto* conv = node.SpecAs<ConvSpec>();
     const auto* product = node.SpecAs<MatMulSpec>();
-    const bool fits = (conv && conv->pass == ConvPass::kForward && !conv->relu && !conv->has_add) ||
-                      (product && !product->relu);
+    const bool fits =
+        (conv && conv->pass == ConvPass::kForward && !conv->activation && !conv->has_add) ||
+        (product && !product->relu);
     return fits && std::all_of(node.inputs.begin(), node.inputs.end(),
                                [&](const Tensor& t) { return IsFinal(t, n); });
   }
@@ -249,7 +255,7 @@ class Folding {
     const auto* spec = node.SpecAs<UnarySpec>();
     if (!spec || node.live) return {};
     const ActivationKind kind = formula::ActivationOf(spec->kind);
-    if (formula::FactsOf(kind).is_gate && !formula::FactsOf(kind).is_slow) return kind;
+    if (formula::FactsOf(kind).is_gate) return kind;
     const double low = node.scalars.v[0], high = node.scalars.v[1];
     const bool limits = spec->kind == UnaryOp::kClip || kind == ActivationKind::kClip;
     return limits && low <= high ? Activation(ActivationKind::kClip, low, high) : Activation();
@@ -369,17 +375,28 @@ class Folding {
     for (const Affine& affine : chain.affine) Fold(affine, &W, &b);
     spec.geometry.bias = !b.empty();
     spec.has_add = !chain.add.empty();
-    spec.relu = chain.activation.kind == ActivationKind::kRelu;
     spec.constant_weights = HasConstantWeights(node);
     Tensor x = Newest(chain.image());
+    spec.x_layout = x.layout();
+    if (Merges(chain.activation, spec)) spec.activation = chain.activation;
     if (chain.front) {
-      NormConvSpec behind = Behind(chain.front, spec);
-      behind.x_layout = x.layout();
+      const NormConvSpec behind = Behind(chain.front, spec);
       if (HasKernel(behind, chain)) return Activated(chain, spec, RunConvForward(behind, x, W, b));
       x = Apply(chain.front, x);
     }
     const Tensor add = spec.has_add ? Newest(chain.add) : Tensor();
     return Activated(chain, spec, RunConvForward(spec, x, W, b, add));
+  }
+
+  /// Whether the implementation that computes `spec` applies an activation, too.
+  bool Merges(const Activation& activation, ConvSpec spec) const {
+    if (activation.kind == ActivationKind::kRelu) return true;
+    if (!activation || !formula::KeepsZero(activation)) return false;
+    if (step_.device()->kind() != DeviceKind::kCpu) return false;
+    spec.choice = spec.choice.Unmeasured();
+    const std::string_view without = ImplementationOf(spec);
+    spec.activation = activation;
+    return without != kReference && ImplementationOf(spec) == without;
   }
 
   /// Changes filters and biases so that they do what comes behind the convolution.
@@ -406,12 +423,13 @@ class Folding {
   }
 
   static Tensor Apply(const Activation& activation, const Tensor& x) {
+    if (!activation) return x;
     return Unary(formula::FunctionOf(activation.kind), x, activation.low, activation.high);
   }
 
   /// The end of a chain, from the result of its convolution.
   static Tensor Activated(const Chain& chain, const ConvSpec& spec, const Tensor& y) {
-    return !chain.activation || spec.relu ? y : Apply(chain.activation, y);
+    return spec.activation ? y : Apply(chain.activation, y);
   }
 
   /// The tensor that replaces `t`, in any layout; `t` itself if nothing does.

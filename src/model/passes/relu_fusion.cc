@@ -53,16 +53,21 @@ class ReluFusion {
            (readers.empty() || readers.front() > n);
   }
 
+  static bool HasRelu(const ConvSpec& spec) { return static_cast<bool>(spec.activation); }
+  static bool HasRelu(const MatMulSpec& spec) { return spec.relu; }
+  static void AddRelu(ConvSpec* spec) { spec->activation = true; }
+  static void AddRelu(MatMulSpec* spec) { spec->relu = true; }
+
   /// Merges convolution or product `n` with the ReLU behind it.
   template <class Spec>
   void Forward(size_t n, Spec spec) {
     const std::optional<size_t> next = uses_.OnlyReader(nodes_[n].outputs[0]);
-    if (!next || spec.relu) return;
+    if (!next || HasRelu(spec)) return;
     const Node& relu = nodes_[*next];
     const auto* unary = relu.SpecAs<UnarySpec>();
     if (!unary || unary->kind != UnaryOp::kRelu || !IsResultOf(*next, relu.outputs[0])) return;
     Node node = nodes_[n];
-    spec.relu = true;
+    AddRelu(&spec);
     Respecify(node, spec, *step_.device());
     if (!DoesAlike(*node.plan, nodes_[n])) return;
     node.op = MergedOp(std::vector<const Node*>{&nodes_[n], &relu});

@@ -38,6 +38,7 @@ class Net(model.Model):
         self.conv = layer.Conv2d(8, 3, padding=1, bias=False)
         self.biased = layer.Conv2d(8, 3, padding=1)
         self.depthwise = layer.Conv2d(8, 3, padding=1, group=8)
+        self.pointwise = layer.Conv2d(8, 1)
         self.bn = layer.BatchNorm2d(momentum=0.1)
         self.bn2 = layer.BatchNorm2d(momentum=0.1)
         self.fc = layer.Linear(5)
@@ -155,6 +156,40 @@ def test_a_depthwise_convolution_applies_the_activation_before_it(activation, pa
     want = np.isnan(net(nan).numpy())
     net.graph(True)
     np.testing.assert_array_equal(np.isnan(net(nan).numpy()), want)
+
+
+@pytest.mark.cpu("GPUs have no such kernels")
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("kind", ["depthwise", "pointwise"])
+@pytest.mark.parametrize("form", ["part of norm", "behind norm", "behind"])
+def test_a_convolution_applies_the_activation_behind_it(activation, kind, form):
+    act = ACTIVATIONS[activation]
+
+    def forward(n, x):
+        y = getattr(n, kind)(n.biased(x))
+        if form == "part of norm":
+            return n.bn(y, activation=activation)
+        return act(n.bn(y) if form == "behind norm" else y)
+
+    net = compiled(forward, images())
+    names = check(net, images(), images(1))
+    if f"] {kind}" not in graph_of(net).ToString() and "onednn" not in graph_of(net).ToString():
+        return  # reference kernels
+    assert set(names) <= {"ConvForward", "Reorder"}, graph_of(net).ToString()
+    with singa.opcheck(every=1, action="raise") as opcheck:
+        net(images())
+    assert opcheck.stats()["ConvForward"]["checked"] == 2
+    nan = images()
+    nan[0, 3, 2, 2] = np.nan
+    net.graph(False)
+    want = np.isnan(net(nan).numpy())
+    net.graph(True)
+    np.testing.assert_array_equal(np.isnan(net(nan).numpy()), want)
+
+
+def test_limits_that_change_zero_are_no_part_of_a_convolution():
+    net = compiled(lambda n, x: autograd.clip(n.pointwise(n.biased(x)), 0.5, 2), images())
+    assert "Clip" in check(net, images(), images(1))
 
 
 @pytest.mark.cpu("GPUs have no such kernels")

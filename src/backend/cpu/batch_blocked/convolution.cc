@@ -14,7 +14,7 @@ std::string Refuses(const ConvSpec& spec) {
   if (spec.plain) return "tiles of images are for channels-last and blocked images";
   if (r.spatial != 2) return "tiles of images are for images (N, C, H, W)";
   if (r.group != 1) return "tiles of images are for one group";
-  if (spec.has_add || spec.relu) return "tiles of images add nothing and cut nothing off";
+  if (spec.has_add || spec.activation) return "tiles of images add nothing and have no activation";
   if (r.batchsize * r.conv_height() * r.conv_width() == 0) return "there is nothing to sum up";
   return "";
 }

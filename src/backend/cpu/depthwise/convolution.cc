@@ -70,7 +70,7 @@ template <class T>
 class DepthwisePlan : public Plan {
  public:
   std::string Describe() const override {
-    std::string front = norm_ ? "norm" + ActivationSuffix(norm_->activation) + " + " : "";
+    std::string front = norm_ ? "norm" + ActivationSuffix(norm_->front) + " + " : "";
     if (norm_ && !norm_->has_norm) front.erase(0, std::string_view("norm + ").size());
     const std::string what = group_ == 1 ? "depthwise" : "groups of " + std::to_string(group_);
     return front + what + (spec_.has_add ? " + add" : "");
@@ -117,7 +117,7 @@ class DepthwisePlan : public Plan {
   /// which keeps them zero.
   std::optional<NormCall> FrontOf(const Execution& execution, float* memory) const {
     if (!norm_) return {};
-    if (!norm_->has_norm) return NormCall{nullptr, nullptr, nullptr, norm_->activation};
+    if (!norm_->has_norm) return NormCall{nullptr, nullptr, nullptr, norm_->front};
     const size_t at = norm_->mean_input();
     const int64_t step = vectors() * panels_.lanes;
     float *mean = memory, *factor = mean + step, *bias = factor + step;
@@ -126,7 +126,7 @@ class DepthwisePlan : public Plan {
     FindFactors(execution.in<float>(at + 1), execution.in_or_null<float>(at + 2), norm_->epsilon,
                 channels(), factor);
     if (norm_->has_bias) std::copy_n(execution.in<float>(at + 3), channels(), bias);
-    return NormCall{mean, factor, bias, norm_->activation};
+    return NormCall{mean, factor, bias, norm_->front};
   }
 
   /// Vectors of a panel: as many as have their rows in a cache, but those of groups have many
@@ -320,7 +320,7 @@ class FilterPlan final : public DepthwisePlan<T> {
                 .weight_step = this->weights_size(),
                 .bias = call.bias + plane.vector * panels_.lanes,
                 .add = call.add ? call.add + place : nullptr,
-                .relu = spec_.relu,
+                .after = spec_.activation,
                 .stream = stream,
                 .to = call.to + place,
                 .columns = image.width,
@@ -537,9 +537,9 @@ PlanPtr MakePlan(const ConvSpec& spec, int64_t lanes) {
 std::string Refuses(const NormConvSpec& spec, int64_t lanes) {
   if (spec.dtype != kFloat32) return "rows are floats behind what is in front, and not rounded";
   if (GroupOf(spec) != 1) return "only single channels are computed behind what is in front";
-  if (formula::FactsOf(spec.activation.kind).is_slow)
+  if (formula::FactsOf(spec.front.kind).is_slow)
     return "the activation takes longer to compute twice than to write and read";
-  if (spec.activation.low > 0 || spec.activation.high < 0)
+  if (!formula::KeepsZero(spec.front))
     return "the activation of zero, which fills up vectors, is not zero";
   return Refuses(static_cast<const ConvSpec&>(spec), lanes);
 }

@@ -72,7 +72,7 @@ struct RowCall {
   int64_t source_step, weight_step;  ///< between vectors
   const float* bias;                 ///< [vector][lane]
   const T* add;                      ///< added to the results; may be null or `to`
-  bool relu;                         ///< negative results become zero; NaN stays
+  Activation after;                  ///< of the results of a forward pass
   bool stream;                       ///< writes whole vectors past the caches; `to` is aligned
   T* to;
   int64_t columns, column_step;

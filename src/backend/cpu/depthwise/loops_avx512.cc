@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "backend/cpu/depthwise/loops.h"
 #include "backend/cpu/vectors_avx512.h"
 

@@ -1,7 +1,9 @@
 // The loops of loops.h. A file that includes this one defines SINGA_TARGET, the instruction set for
 // which all functions are compiled, and `Vectors`, its operations on vectors (vectors_avx2.h).
 
-#define SINGA_TARGET_INLINE SINGA_TARGET inline __attribute__((always_inline))
+#include <algorithm>
+
+#include "backend/cpu/activate_vectors.h"
 
 namespace singa::cpu::depthwise {
 namespace {
@@ -43,22 +45,6 @@ constexpr Orders kPairs = MakeOrders(2), kFours = MakeOrders(4), kEights = MakeO
 
 inline const Orders& OrdersOf(int64_t terms) {
   return terms == 2 ? kPairs : terms == 4 ? kFours : kEights;
-}
-
-template <ActivationKind kKind>
-SINGA_TARGET_INLINE Vector Activated(Vector v, Vector low, Vector high) {
-  if constexpr (kKind == ActivationKind::kRelu) {
-    return Vectors::Rectify(v);
-  } else if constexpr (kKind == ActivationKind::kClip) {
-    return Vectors::Clip(v, low, high);
-  } else if constexpr (kKind == ActivationKind::kHardSwish) {
-    const Vector gate =
-        Vectors::Clip(Vectors::Add(v, Vectors::All(3)), Vectors::All(0), Vectors::All(6));
-    return Vectors::Multiply(v, Vectors::Multiply(gate, Vectors::All(1.0f / 6)));
-  } else {
-    static_assert(kKind == ActivationKind::kNone);
-    return v;
-  }
 }
 
 template <ActivationKind kKind, bool kNorm>
@@ -111,29 +97,36 @@ SINGA_TARGET void CopyNormed(const CopyCall<float>& call, const NormCall& norm) 
     CopyBehind<false>(call, norm);
 }
 
-/// Stores results `first` + [0, kCount) of vector v, as far as they belong to the row.
-template <int kCount, class T>
+/// Finishes and stores results `first` + [0, kCount) of vector v, as far as they belong to the row.
+template <bool kForward, int kCount, class T>
 SINGA_TARGET_INLINE void StoreResults(const RowCall<T>& call, int64_t v, int64_t first,
-                                      const Vector (&results)[kCount]) {
+                                      Vector (&results)[kCount]) {
   const bool partial = v + 1 == call.panel.vectors && call.panel.last < kLanes;
   const Vectors::Mask mask = Vectors::First(partial ? call.panel.last : kLanes);
   const int64_t begin = -first, end = call.columns - first;
   const int64_t at = first * call.column_step + v * kLanes;
+  if constexpr (kForward) {
+    if (call.add) {
+#pragma GCC unroll 8
+      for (int t = 0; t < kCount; ++t) {
+        if (t >= end) continue;
+        const T* add = call.add + at + t * call.column_step;
+        results[t] =
+            Vectors::Add(results[t], partial ? Vectors::Load(add, mask) : Vectors::Load(add));
+      }
+    }
+    Activate(call.after, results);
+  }
 #pragma GCC unroll 8
   for (int t = 0; t < kCount; ++t) {
     if (t < begin || t >= end) continue;
     const int64_t place = at + t * call.column_step;
-    Vector result = results[t];
-    if (call.add)
-      result = Vectors::Add(result, partial ? Vectors::Load(call.add + place, mask)
-                                            : Vectors::Load(call.add + place));
-    if (call.relu) result = Vectors::Rectify(result);
     if (partial) {
-      Vectors::Store(call.to + place, result, mask);
+      Vectors::Store(call.to + place, results[t], mask);
     } else if (call.stream) {
-      Vectors::Stream(call.to + place, result);
+      Vectors::Stream(call.to + place, results[t]);
     } else {
-      Vectors::Store(call.to + place, result);
+      Vectors::Store(call.to + place, results[t]);
     }
   }
 }
@@ -183,7 +176,7 @@ SINGA_TARGET_INLINE void ComputeTile(const RowCall<T>& call, int64_t first, Ahea
         AddTaps<kForward, kKernel, kStride, kGroups>(source, weights + term * kKernel * kLanes,
                                                      orders.lanes[term], results);
     }
-    StoreResults(call, v, first, results);
+    StoreResults<kForward>(call, v, first, results);
   }
 }
 

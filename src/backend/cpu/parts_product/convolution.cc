@@ -105,7 +105,7 @@ class ConvolutionPlan final : public Plan {
     ImageTarget y(execution.out<float>(0), y_, y_.lanes.height, y_.lanes.width);
     if (geometry().bias) y.bias = execution.in<float>(2);
     if (spec_.has_add) y.added = execution.in<float>(spec_.add_input());
-    y.finish.relu = spec_.relu;
+    y.finish.relu = static_cast<bool>(spec_.activation);
     y.finish.streams = Streams(y.data, y_);
     product_.Run(x, filters, y, execution.workspace);
   }
@@ -158,6 +158,8 @@ std::string Refuses(const ConvSpec& spec) {
   if (spec.plain) return "bfloat16 parts are for channels-last and blocked images";
   if (r.spatial != 2) return "bfloat16 parts are for images (N, C, H, W)";
   if (r.group != 1) return "bfloat16 parts are for one group";
+  if (spec.activation && spec.activation.kind != ActivationKind::kRelu)
+    return "products of bfloat16 parts have no activation but ReLU";
   if (r.batchsize * r.conv_pixels() == 0) return "there is nothing to sum up";
   if (batch_blocked::TagFor(spec) == LaneTag::kNChw16c &&
       (r.in_channels % kRun != 0 || r.out_channels % kRun != 0))

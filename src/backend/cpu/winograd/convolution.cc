@@ -89,7 +89,7 @@ class FilterPlan final : public WinogradPlan {
     const T* add = spec_.has_add ? execution.in<T>(spec_.add_input()) : nullptr;
     const Call call{execution.in<T>(0),
                     execution.in<T>(1),
-                    {bias, add, spec_.relu},
+                    {bias, add, static_cast<bool>(spec_.activation)},
                     execution.out<T>(0),
                     static_cast<float*>(execution.workspace)};
     by_panel_ ? RunByPanel(call) : RunByTiles(call);

@@ -72,6 +72,8 @@ std::string Refuses(const ConvSpec& spec, int64_t lanes) {
     return "Winograd's method is for images that fill a tile, where kernels have 5 weights and "
            "more";
   if (r.group != 1) return "Winograd's method is for one group";
+  if (spec.activation && spec.activation.kind != ActivationKind::kRelu)
+    return "Winograd's method has no activation but ReLU";
   if (!MostlyFilled(r.in_channels, lanes) || !MostlyFilled(r.out_channels, lanes))
     return "Winograd's method is for channels that fill half a vector and more";
   if (std::max(r.pad_top(), r.pad_bottom()) >= r.kernel_h() ||

@@ -104,7 +104,7 @@ class FilterPartsPlan final : public WinogradPlan {
     const float* add = spec_.has_add ? execution.in<float>(spec_.add_input()) : nullptr;
     const Call call{execution.in<float>(0),
                     execution.in<float>(1),
-                    {bias, add, spec_.relu},
+                    {bias, add, static_cast<bool>(spec_.activation)},
                     execution.out<float>(0)};
     Memory memory(execution.workspace);
     const PackedPanels filter(&memory, filter_panels(), packed_);

@@ -46,7 +46,7 @@ ConvProblem ProblemOf(const ConvSpec& spec) {
   if (spec.pass == ConvPass::kForward) {
     problem.bias = r.bias;
     problem.add = spec.has_add;
-    problem.relu = spec.relu;
+    problem.relu = static_cast<bool>(spec.activation);
   }
   return problem;
 }
@@ -62,6 +62,8 @@ std::string RefusesConv(const ConvSpec& spec) {
     return std::string("cuDNN convolves float32, float16 and bfloat16, not ") +
            DTypeName(spec.dtype);
   const Recorder& r = spec.geometry;
+  if (spec.activation && spec.activation.kind != ActivationKind::kRelu)
+    return "cuDNN's convolution has no activation but ReLU";
   if (r.spatial == 3) return "our own kernels convolve volumes (N, C, D, H, W)";
   for (const Shape& shape : {r.input_shape(), r.weight_shape(), r.output_shape()})
     if (shape.Count() > kMostElements)

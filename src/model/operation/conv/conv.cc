@@ -6,6 +6,7 @@
 #include "core/layout/channel_lanes.h"
 #include "core/tensor/copy.h"
 #include "model/dispatch/dispatch.h"
+#include "model/operation/activation.h"
 #include "model/operation/batchnorm/statistics_type.h"
 #include "model/operation/check.h"
 #include "model/operation/conv/geometry.h"
@@ -105,7 +106,7 @@ Tensor ConvForward(const Tensor& x, const Tensor& W, const Tensor& b, const Conv
   ConvSpec spec = SpecOf(ConvPass::kForward, GeometryOf(kOp, handle, x.shape(), !b.empty()),
                          x.data_type(), x.layout(), nullptr, handle);
   spec.has_add = !add.empty();
-  spec.relu = relu;
+  spec.activation = relu;
   return RunConvForward(std::move(spec), x, W, b, add);
 }
 
@@ -193,8 +194,10 @@ void ConvSpec::CheckAs(const CallChecker& call, const Shape& x, const Shape& y) 
                "the geometry is not that of a convolution: ", g.ToString());
   call.RequireShape(g.output_shape());
   call.RequireFloat("x", dtype);
-  call.Require(pass == ConvPass::kForward || !(has_add || relu),
-               "only a forward pass adds and cuts off");
+  call.Require(pass == ConvPass::kForward || !(has_add || activation),
+               "only a forward pass adds and has an activation");
+  CheckActivation(call.op(), activation);
+  call.Require(formula::KeepsZero(activation), "the activation of zero is not zero");
   call.RequireLayout("x_layout", x_layout, x, dtype);
   call.RequireLayout("dy_layout", dy_layout, y, dtype);
   call.RequireThreads(threads);
@@ -231,8 +234,8 @@ void ConvSpec::VisitAs(ArgumentVisitor& visit, const Shape& x, const Shape& y, i
 }
 
 void ConvStatisticsSpec::CheckFields(const CallChecker& call) const {
-  call.Require(pass == ConvPass::kForward && !has_add && !relu,
-               "sums are those of a forward pass without addition and ReLU");
+  call.Require(pass == ConvPass::kForward && !has_add && !activation,
+               "sums are those of a forward pass without addition and activation");
   ConvSpec::CheckFields(call);
 }
 

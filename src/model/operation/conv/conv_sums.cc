@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/device/parallel.h"
+#include "model/formula/activation.h"
 #include "model/operation/conv/spec.h"
 
 namespace singa {
@@ -187,7 +188,9 @@ namespace {
 void Finish(const ConvSpec& spec, const Sampler& sampler, Place* place) {
   if (spec.geometry.bias) place->Add(sampler.Value(2, {place->index[1]}));
   if (spec.has_add) place->Add(sampler.Value(spec.add_input(), place->index));
-  if (spec.relu) place->Relu();
+  const Activation& f = spec.activation;
+  place->value = formula::Activated(f.kind, place->value, f.low, f.high);
+  if (formula::FactsOf(f.kind).is_gate) place->magnitude *= 1.5;  // the largest slope
 }
 
 /// Calls add for each of the places.

@@ -213,7 +213,8 @@ std::vector<Tensor> ConvTransposeBackward(const Tensor& given_dy, const Tensor& 
 }
 
 void ConvTransposeSpec::CheckFields(const CallChecker& call) const {
-  call.Require(!has_add && !relu, "a transposed convolution adds nothing and cuts nothing off");
+  call.Require(!has_add && !activation,
+               "a transposed convolution adds nothing and has no activation");
   CheckAs(call, geometry.output_shape(), geometry.input_shape());
 }
 

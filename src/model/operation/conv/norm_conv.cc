@@ -10,11 +10,11 @@ void NormConvSpec::CheckFields(const CallChecker& call) const {
       (pass == ConvPass::kForward || pass == ConvPass::kBackwardW) && !has_add,
       "a batch norm or an activation is in front of a forward pass without addition, or of a "
       "gradient of the filters");
-  call.Require(has_norm || (pass == ConvPass::kForward && activation && epsilon == 0 &&
-                            !has_scale && !has_bias),
-               "without a batch norm, a forward pass has only an activation in front");
+  call.Require(
+      has_norm || (pass == ConvPass::kForward && front && epsilon == 0 && !has_scale && !has_bias),
+      "without a batch norm, a forward pass has only an activation in front");
   CheckEpsilon(call.op(), epsilon);
-  CheckActivation(call.op(), activation);
+  CheckActivation(call.op(), front);
   ConvSpec::CheckFields(call);
 }
 

@@ -8,13 +8,13 @@
 namespace singa {
 
 /// A convolution of f(bn(x)), a batch norm's result that is not in memory: it is computed where the
-/// convolution reads it (passes/norm_conv.cc). x is in the place of f(bn(x)). Without has_norm, a
-/// convolution of f(x), in inference (passes/inference.cc).
+/// convolution reads it (passes/norm_conv.cc). x is in the place of f(bn(x)), f is `front`. Without
+/// has_norm, a convolution of f(x), in inference (passes/inference.cc).
 struct NormConvSpec : ConvSpec {
   bool has_scale = true;
   bool has_bias = true;
   double epsilon = 1e-5;
-  Activation activation = {};
+  Activation front = {};
   bool has_norm = true;
 
   const char* op() const {
@@ -48,7 +48,7 @@ struct NormConvSpec : ConvSpec {
              .x_layout = x_layout},
             has_bias,
             false,
-            activation};
+            front};
   }
   /// f without a batch norm, of this convolution.
   static NormConvSpec Behind(const Activation& f, const ConvSpec& conv) {
@@ -61,7 +61,17 @@ struct NormConvSpec : ConvSpec {
     return {inputs[x_input()], inputs[at + 2], inputs[at + 3], inputs[at], inputs[at + 1], {}};
   }
 
-  SINGA_MORE_FIELDS(ConvSpec, has_scale, has_bias, epsilon, activation, has_norm);
+  template <class Self, class V>
+  static void VisitFields(Self& self, V& v) {
+    ConvSpec::VisitFields(self, v);
+    v("has_scale", self.has_scale);
+    v("has_bias", self.has_bias);
+    v("epsilon", self.epsilon);
+    v("front", self.front.kind);  // not by the names of `activation`
+    v("front_low", self.front.low);
+    v("front_high", self.front.high);
+    v("has_norm", self.has_norm);
+  }
 };
 
 /// y of a forward `spec` without has_norm.

@@ -7,10 +7,12 @@
 #include "model/dispatch/measure.h"
 #include "model/dispatch/plan_options.h"
 #include "model/dispatch/spec.h"
+#include "model/formula/activation.h"
 #include "model/operation/batchnorm/statistics_type.h"
 #include "singa/core/dtype.h"
 #include "singa/core/layout.h"
 #include "singa/core/tensor.h"
+#include "singa/operation/activation.h"
 #include "singa/operation/recorder.h"
 
 namespace singa {
@@ -24,8 +26,8 @@ struct ConvSpec {
   ConvPass pass = ConvPass::kForward;
   DType dtype = kFloat32;
   Recorder geometry;
-  bool has_add = false;  ///< forward: y = conv(x) + b + add ...
-  bool relu = false;     ///< ... and what is negative cut off
+  bool has_add = false;        ///< forward: y = conv(x) + b + add ...
+  Activation activation = {};  ///< ... and f of that, where f(0) = 0
   /// Forward: W stays the same from call to call, so a layout that is expensive to make pays.
   bool constant_weights = false;
   /// The layouts of x and dy, for implementations that follow them (dx follows x). Null: plain, or
@@ -71,18 +73,23 @@ struct ConvSpec {
 
   void Sample(spot::Sampler& sampler) const;
 
-  // For OPCHECK: results are sums of at most this many products. ReLU makes no error larger.
+  // For OPCHECK: results are sums of at most this many products. The error grows with the root of
+  // their number, and 3/2 times by the slope of a gate.
   static constexpr bool kLinear = true;
   int64_t sum_length() const {
     switch (pass) {
-      case ConvPass::kForward:
-        return geometry.col_height + 1 + has_add;
+      case ConvPass::kForward: {
+        const int64_t terms = geometry.col_height + 1 + has_add;
+        return formula::FactsOf(activation.kind).is_gate ? (9 * terms + 3) / 4 : terms;
+      }
       case ConvPass::kBackwardX:
         return geometry.out_channels / geometry.group * geometry.taps();
       default:
         return geometry.batchsize * geometry.conv_pixels();
     }
   }
+
+  void MakeMagnitude() { activation = {}; }
 
   // For autotune. A parameter rests in the layout of its gradient (optimizer.cc). So passes that
   // read the weights are measured with the layout that they want, and the pass that computes the
@@ -91,8 +98,8 @@ struct ConvSpec {
   void AdjustMeasured(MeasuredCall* call) const;
   void OnChosen(const Plan& plan) const;
 
-  SINGA_FIELDS(pass, dtype, geometry, has_add, relu, constant_weights, x_layout, dy_layout, plain,
-               threads, alignment);
+  SINGA_FIELDS(pass, dtype, geometry, has_add, activation, constant_weights, x_layout, dy_layout,
+               plain, threads, alignment);
 
  protected:
   // Of a convolution from x to y.
@@ -100,7 +107,7 @@ struct ConvSpec {
   void CheckAs(const CallChecker& call, const Shape& x, const Shape& y) const;
 };
 
-/// y of a forward `spec`, whose geometry, has_add and relu tell which arguments there are.
+/// y of a forward `spec`, whose geometry and has_add tell which arguments there are.
 Tensor RunConvForward(ConvSpec spec, const Tensor& x, const Tensor& W, const Tensor& b,
                       const Tensor& add);
 

@@ -4,6 +4,7 @@
 #include "backend/cuda/kernels/common/gemm.h"
 #include "backend/cuda/kernels/common/join.h"
 #include "backend/cuda/kernels/common/register.h"
+#include "model/formula/activation.h"
 #include "model/operation/conv/spec.h"
 
 namespace singa::cuda {
@@ -138,7 +139,8 @@ struct OutputRows {
   }
 };
 
-/// Stores (channels of a group, batch · pixels) as images, plus bias and `add`, then ReLU.
+/// Stores (channels of a group, batch · pixels) as images, plus bias and `add`, then the
+/// activation.
 template <class T>
 struct StoreImages {
   using C = ComputeType<T>;
@@ -146,13 +148,14 @@ struct StoreImages {
   const T* bias;
   const T* add;
   int64_t groups, channels, pixels;
-  bool relu;
+  Activation after;
   __device__ void operator()(int64_t group, int64_t channel, int64_t q, C value) const {
     const int64_t of_all = group * channels + channel;
     const int64_t at = (q / pixels * groups * channels + of_all) * pixels + q % pixels;
     if (bias) value += Cast<C>(bias[of_all]);
     if (add) value += Cast<C>(add[at]);
-    if (relu && value <= C(0)) value = 0;
+    value = formula::Activated(after.kind, value, static_cast<C>(after.low),
+                               static_cast<C>(after.high));
     y[at] = Cast<T>(value);
   }
 };
@@ -167,12 +170,12 @@ struct StoreFilters {
 };
 
 template <class T>
-void Forward(const Geometry& g, const T* x, const T* w, const T* bias, const T* add, bool relu,
-             T* y, Stream stream) {
+void Forward(const Geometry& g, const T* x, const T* w, const T* bias, const T* add,
+             const Activation& after, T* y, Stream stream) {
   LaunchGemm<ComputeType<T>>(
       g.groups, g.filters, g.batch * g.out_pixels(), g.channels * g.taps(), stream,
       Filters<T>{g, w}, Columns<T, false>{g, x},
-      StoreImages<T>{y, bias, add, g.groups, g.filters, g.out_pixels(), relu});
+      StoreImages<T>{y, bias, add, g.groups, g.filters, g.out_pixels(), after});
 }
 
 template <class T>
@@ -180,7 +183,7 @@ void BackwardX(const Geometry& g, const T* dy, const T* w, const T* bias, T* dx,
   LaunchGemm<ComputeType<T>>(
       g.groups, g.channels, g.batch * g.pixels(), g.filters * g.taps(), stream,
       FiltersByChannel<T>{g, w}, Outputs<T>{g, dy},
-      StoreImages<T>{dx, bias, nullptr, g.groups, g.channels, g.pixels(), false});
+      StoreImages<T>{dx, bias, nullptr, g.groups, g.channels, g.pixels(), {}});
 }
 
 template <class T>
@@ -223,8 +226,8 @@ void RunConv(const ConvSpec& spec, const Execution& e) {
     switch (spec.pass) {
       case ConvPass::kForward:
         return Forward(g, e.in<T>(0), e.in<T>(1), r.bias ? e.in<T>(2) : nullptr,
-                       spec.has_add ? e.in<T>(spec.add_input()) : nullptr, spec.relu, e.out<T>(0),
-                       stream);
+                       spec.has_add ? e.in<T>(spec.add_input()) : nullptr, spec.activation,
+                       e.out<T>(0), stream);
       case ConvPass::kBackwardX:
         return BackwardX<T>(g, e.in<T>(0), e.in<T>(1), nullptr, e.out<T>(0), stream);
       case ConvPass::kBackwardW:

@@ -232,24 +232,24 @@ TEST_P(Depthwise, RefusesBatchNorms) {
   NormConvSpec spec{SpecOf(ConvPass::kForward, Make({1, 16, 5, 5}, {3, 3}, {1, 1}, {1, 1}, false),
                            kFloat32, LaneTag::kNhwc)};
   EXPECT_EQ(cpu::depthwise::Refuses(spec, GetParam()), "");
-  spec.activation = {ActivationKind::kClip, 1, 2};
+  spec.front = {ActivationKind::kClip, 1, 2};
   EXPECT_NE(cpu::depthwise::Refuses(spec, GetParam()), "");
-  spec.activation = {};
+  spec.front = {};
   spec.dtype = kBFloat16;
   EXPECT_NE(cpu::depthwise::Refuses(spec, GetParam()), "");
 }
 
-/// The options of inference: an addition, in y's memory or separate, and ReLU.
-TEST_P(Depthwise, ForwardWithAddAndRelu) {
+/// The options of inference: an addition, in y's memory or separate, and an activation.
+TEST_P(Depthwise, ForwardWithAddAndActivation) {
   Random random(2);
-  for (int i = 0; i < 60 && !HasFailure(); ++i) {
+  for (int i = 0; i < 100 && !HasFailure(); ++i) {
     const LaneTag tag = kTags[random.Int(0, 2)];
     const DType dtype = random.Coin() ? kFloat32 : kBFloat16;
     const Recorder g = AnyGeometry(random, random.Coin() ? 1 : 8);
     ConvSpec spec = SpecOf(ConvPass::kForward, g, dtype, tag);
     spec.has_add = random.Coin();
-    spec.relu = random.Coin();
-    SCOPED_TRACE(g.ToString() + DTypeName(dtype) + (spec.relu ? " relu" : ""));
+    spec.activation = AnyActivation(random);
+    SCOPED_TRACE(g.ToString() + DTypeName(dtype) + ActivationSuffix(spec.activation));
     std::vector<Tensor> inputs = {RandomTensor(random, g.input_shape(), dtype),
                                   RandomTensor(random, g.weight_shape(), dtype)};
     if (g.bias) inputs.push_back(RandomTensor(random, {g.out_channels}, dtype));
@@ -263,8 +263,8 @@ TEST_P(Depthwise, ForwardWithAddAndRelu) {
       const auto place = static_cast<int64_t>(at);
       if (g.bias) y.Add(place, bs[at / static_cast<size_t>(g.col_width) % bs.size()]);
       if (spec.has_add) y.Add(place, adds[at]);
-      if (spec.relu) y.value[at] = std::max(y.value[at], 0.0);
     }
+    Activate(spec.activation, &y);
     const Tensor result = RunPass(spec, inputs, {g.output_shape()}, GetParam())[0];
     if (HasLayout(g, tag)) ExpectIn(result, tag, "y");
     ExpectRounded(result, y, "y");

@@ -66,7 +66,7 @@ void ExpectDefinition(const Recorder& g, Random& random, LaneTag tag, const Part
     dw.Add(wi, xs[xi] * dys[yi]);
   });
   ConvSpec spec = Spec(g, ConvPass::kForward, tag);
-  spec.has_add = random.Coin(), spec.relu = random.Coin();
+  spec.has_add = random.Coin(), spec.activation = random.Coin();
   std::vector<Tensor> inputs = {x, W};
   if (g.bias) inputs.push_back(b);
   if (spec.has_add) inputs.push_back(add);
@@ -75,8 +75,8 @@ void ExpectDefinition(const Recorder& g, Random& random, LaneTag tag, const Part
     db.Add(channel, dys[static_cast<size_t>(i)]);
     if (g.bias) y.Add(i, bs[static_cast<size_t>(channel)]);
     if (spec.has_add) y.Add(i, adds[static_cast<size_t>(i)]);
-    if (spec.relu) y.value[static_cast<size_t>(i)] = std::max(y.value[static_cast<size_t>(i)], 0.0);
   }
+  Activate(spec.activation, &y);
   ASSERT_EQ(cpu::parts_product::Refuses(spec), "");
   ExpectExact(Run(spec, unit, inputs, {g.output_shape()})[0], y, parts_error, "y");
 

@@ -182,7 +182,7 @@ TEST_P(Winograd, SlowForwardWithAddReluAndPreparedFilter) {
                                          {1, 1}, {1, 1}, lanes_ * 2, random.Coin(), {1, 1}, 1);
     const Recorder& g = spec.geometry;
     spec.has_add = random.Coin();
-    spec.relu = random.Coin();
+    spec.activation = random.Coin();
     spec.constant_weights = random.Coin();
     const Shape x_shape = g.input_shape(), y_shape = g.output_shape();
     spec.dtype = dtype_;
@@ -202,8 +202,8 @@ TEST_P(Winograd, SlowForwardWithAddReluAndPreparedFilter) {
     for (int64_t at = 0; at < y_shape.Count(); ++at) {
       if (g.bias) y.Add(at, bs[at / g.col_width % g.out_channels]);
       if (spec.has_add) y.Add(at, adds[at]);
-      if (spec.relu) y.value[at] = std::max(y.value[at], 0.0);
     }
+    Activate(spec.activation, &y);
 
     EXPECT_EQ(cpu::winograd::Refuses(spec, lanes_), "");
     const PlanPtr plan = way_.Plan(spec);

@@ -56,7 +56,8 @@ TEST_F(ConvProblemTest, SaysSizesAndDistances) {
 
 TEST_F(ConvProblemTest, EpiloguesAreTheForwardPassOnly) {
   ConvSpec spec = SpecOf(ConvPass::kForward);
-  spec.has_add = spec.relu = true;
+  spec.has_add = true;
+  spec.activation = true;
   EXPECT_TRUE(ProblemOf(spec).bias && ProblemOf(spec).add && ProblemOf(spec).relu);
   EXPECT_FALSE(ProblemOf(SpecOf(ConvPass::kBackwardW)).fused());  // db is computed separately
 }

@@ -2,6 +2,7 @@
 
 #include "backend/cuda/kernels/common/gemm_grid.h"
 #include "backend/cuda/kernels/kernels.h"
+#include "model/operation/conv/conv_naive.h"
 #include "model/operation/conv/spec.h"
 #include "model/operation/linalg/spec.h"
 
@@ -73,7 +74,7 @@ void CheckConv(Random& random, const Recorder& g, DType dtype, bool transposed) 
   if (g.bias) inputs.push_back(b);
   if (!transposed) {
     spec.has_add = random.Coin();
-    spec.relu = random.Coin();
+    spec.activation = AnyActivation(random);
     if (spec.has_add) inputs.push_back(RandomTensor(random, y_shape, dtype));
   }
   const auto compare = [&](ConvPass pass, const std::vector<Tensor>& in,
@@ -82,7 +83,8 @@ void CheckConv(Random& random, const Recorder& g, DType dtype, bool transposed) 
     CompareWithReference(spec, in, out, {}, SumOf(spec.sum_length() + 2, dtype), g.ToString());
   };
   compare(ConvPass::kForward, inputs, {Result(y_shape, dtype)});
-  spec.has_add = spec.relu = false;
+  spec.has_add = false;
+  spec.activation = {};
   compare(ConvPass::kBackwardX, {dy, w}, {Result(x_shape, dtype)});
   std::vector<Tensor> gradients = {Result(g.weight_shape(), dtype)};
   if (g.bias) gradients.push_back(Result({y_shape[1]}, dtype));

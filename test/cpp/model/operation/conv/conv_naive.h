@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "singa/operation/activation.h"
 #include "singa/operation/recorder.h"
 #include "support.h"
 
@@ -54,6 +55,42 @@ struct Sums {
     length[at] += 1;
   }
 };
+
+/// Applies an activation. A gate has slopes of up to 3/2, so errors grow as much.
+inline void Activate(const Activation& activation, Sums* sums) {
+  for (size_t i = 0; i < sums->value.size(); ++i) {
+    double& v = sums->value[i];
+    switch (activation.kind) {
+      case ActivationKind::kRelu:
+        v = std::max(v, 0.0);
+        break;
+      case ActivationKind::kClip:
+        v = std::clamp(v, activation.low, activation.high);
+        break;
+      case ActivationKind::kHardSwish:
+        v *= std::clamp(v + 3, 0.0, 6.0) / 6;
+        sums->magnitude[i] *= 1.5;
+        break;
+      case ActivationKind::kSilu:
+        v /= 1 + std::exp(-v);
+        sums->magnitude[i] *= 1.5;
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+/// None, or one that a convolution may have.
+inline Activation AnyActivation(Random& random) {
+  const Activation activations[] = {{},
+                                    true,
+                                    {ActivationKind::kClip, 0, 1.5},
+                                    {ActivationKind::kClip, -0.5, 1},
+                                    ActivationKind::kHardSwish,
+                                    ActivationKind::kSilu};
+  return activations[random.Int(0, 5)];
+}
 
 /// Expects |result − float64| ≤ 8 · eps · √K · (|x| ⋆ |w|) elementwise, with K terms in a sum.
 inline void ExpectSums(const Tensor& result, const Shape& shape, const Sums& sums,

@@ -43,13 +43,12 @@ struct Expected {
   }
 };
 
-/// y + add, then ReLU if asked for, which does not increase errors.
-Sums Followed(const Sums& y, const Tensor& add, bool relu) {
+/// f(y + add)
+Sums Followed(const Sums& y, const Tensor& add, const Activation& f) {
   Sums result = y;
   const Vector adds = add.empty() ? Vector() : Values(add);
   for (size_t i = 0; i < adds.size(); ++i) result.Add(i, adds[i]);
-  for (size_t i = 0; relu && i < result.value.size(); ++i)
-    result.value[i] = std::max(result.value[i], 0.0);
+  Activate(f, &result);
   return result;
 }
 
@@ -103,14 +102,17 @@ TEST_P(ConvTest, AddAndReluKeepLayouts) {
   }
 }
 
-/// If a plan allows it, y reuses the memory of `add`, as in a recorded step.
-TEST_P(ConvTest, AddsInPlace) {
+/// If a plan allows it, y reuses the memory of `add`, as in a recorded step. Then any activation
+/// follows.
+TEST_P(ConvTest, AddsInPlaceAndActivates) {
   Random random(8);
-  for (const DType dtype : {kFloat32, kFloat64, kBFloat16}) {
+  for (int i = 0; i < 24; ++i) {
+    const DType dtype = i % 4 == 0 ? kFloat64 : i % 4 == 1 ? kBFloat16 : kFloat32;
     auto spec = CurrentSpec<ConvSpec>();
     spec.dtype = dtype;
     spec.geometry = Conv({2, 32, 6, 7}, {1, 1}, {1, 1}, {0, 0}, 48, random.Coin());
-    spec.has_add = spec.relu = true;
+    spec.has_add = true;
+    spec.activation = AnyActivation(random);
     const Recorder& g = spec.geometry;
     const DevicePtr device = DefaultDevice();
     const PlanPtr plan = FindPlan(*device, spec);
@@ -120,8 +122,8 @@ TEST_P(ConvTest, AddsInPlace) {
     if (g.bias) inputs[2] = RandomTensor(random, {48}, dtype);
     inputs.back() = RandomTensor(random, g.output_shape(), dtype);
     const Expected expected(g, inputs[0], inputs[1], g.bias ? inputs[2] : Tensor(), inputs.back());
-    const Sums sums = Followed(expected.y, inputs.back(), true);
-    for (size_t i = 0; i < inputs.size(); ++i) inputs[i] = InPlanLayout(*plan, i, inputs[i]);
+    const Sums sums = Followed(expected.y, inputs.back(), spec.activation);
+    for (size_t k = 0; k < inputs.size(); ++k) inputs[k] = InPlanLayout(*plan, k, inputs[k]);
     const int taken = plan->inplace_input(0);
     EXPECT_TRUE(taken == -1 || taken == static_cast<int>(spec.add_input())) << plan->Describe();
     const Tensor y = taken < 0 ? NewOutput(*plan, 0, g.output_shape(), device, dtype)

@@ -1,0 +1,22 @@
+#pragma once
+
+// Forward convolutions with 1 x 1 filters and constant weights (inference): products of pixels and
+// filters whose sums get bias, addition and activation in registers. Filters lie in blocks
+// (OIhw16i16o), which a recorded step makes once.
+
+#include <string>
+
+#include "backend/cpu/pointwise/loops.h"
+#include "model/operation/conv/spec.h"
+#include "singa/core/plan.h"
+
+namespace singa::cpu::pointwise {
+
+/// The loops of this CPU.
+Loops BestLoops();
+
+/// The reason why there is no plan for this call; empty if there is one.
+std::string Refuses(const ConvSpec& spec, const Loops& loops);
+PlanPtr MakePlan(const ConvSpec& spec, const Loops& loops);
+
+}  // namespace singa::cpu::pointwise

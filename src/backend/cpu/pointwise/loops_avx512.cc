@@ -1,0 +1,18 @@
+#include "backend/cpu/pointwise/loops.h"
+#include "backend/cpu/vectors_avx512.h"
+
+#if defined(__x86_64__)
+
+namespace singa::cpu::pointwise {
+namespace {
+constexpr int kRegisters = 31;  // besides one for a constant
+}
+}  // namespace singa::cpu::pointwise
+
+#include "backend/cpu/pointwise/loops_inl.h"
+
+namespace singa::cpu::pointwise {
+Loops LoopsAvx512() { return kLoops; }
+}  // namespace singa::cpu::pointwise
+
+#endif

@@ -251,10 +251,9 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
         """One training step, which returns (outputs, loss). Subclasses may implement it.
 
         That of a model with a `loss`, a layer or a function of outputs and targets: `forward` of
-        all arguments but the last, the loss for the last one, and `self.optimizer(loss)`. The
-        keyword `weight` is a factor of the gradients, such as `data.DataLoader.weight`: of the
-        parts of an update, unless the loss counts its targets (`Tensor.counted`), which weigh them
-        better. Raises NotImplementedError for other models.
+        all arguments but the last, the loss for the last one, and `self.optimizer(loss)`. `weight`
+        is a factor of the gradients, such as `data.DataLoader.weight`, unless the loss counts its
+        targets (`Tensor.counted`). Raises NotImplementedError for other models.
 
         >>> net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
         >>> net.set_optimizer(opt.SGD(lr=0.1))
@@ -281,16 +280,14 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
         weight = kwargs.pop("weight", 1.0)
         if kwargs:
             raise TypeError(f"[train_one_batch] unexpected arguments: {', '.join(kwargs)}")
-        counts = getattr(loss, "counted", None) is not None and getattr(
-            self.optimizer, "has_parts", False
-        )
+        is_counted = getattr(loss, "counted", None) is not None
+        counts = is_counted and getattr(self.optimizer, "has_parts", False)
         self.optimizer(loss if weight == 1.0 or counts else loss * weight)
         return out, loss
 
     def __call__(self, *input: Any, **kwargs: Any) -> Any:
         """Runs `train_one_batch`, or `forward` after eval(). NumPy arrays become tensors on the
-        device of the model, as `tensor.from_numpy` makes them, but arrays of float64 stay so where
-        the parameters are of float64."""
+        model's device by `tensor.from_numpy`, but stay float64 where the parameters are."""
         if not _MAY_HOLD_ARRAYS.isdisjoint(map(type, input)):
             input = self._as_tensors(input)
         if kwargs:

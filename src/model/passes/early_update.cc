@@ -76,7 +76,8 @@ class EarlyUpdates {
       members.clear();
       bytes = 0;
     }
-    if (parts.empty() || parts.front().first + 1 >= n) return;
+    if (parts.size() < 2 || parts.front().first + 1 >= n) return;
+    parts.front().second.merged = update.merged;
     for (auto& [place, part] : parts) after_[place].push_back(std::move(part));
     divided_.push_back(n);
   }

@@ -88,7 +88,7 @@ def finetune(examples):
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (["--model", "missing.onnx"], 1, "No such file or directory: 'missing.onnx'"),
+        (["--model", "missing.onnx"], 1, "missing.onnx: no such file or directory"),
         (["--model", "bad.onnx"], 1, "not an ONNX file"),
         (["--model", "net.onnx", "--freeze", "nothing*"], 1, "no parameter matches 'nothing*'"),
         (["--model", "net.onnx", "--data", "missing"], 1, "the folder missing does not exist"),

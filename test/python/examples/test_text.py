@@ -112,7 +112,7 @@ def test_reads_a_file(main, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "status", "message"),
     [
-        (["--data", "missing"], 1, "No such file or directory: 'missing'"),
+        (["--data", "missing"], 1, "missing: no such file or directory"),
         (["--data", "short"], 1, "short has 100 bytes; a context of 16 needs at least 170"),
         (["--heads", "3"], 1, "heads must divide width"),
         (["--steps", "0"], 2, "must be 1 or more"),

@@ -17,7 +17,7 @@ constexpr const char* kSlower = "oneDNN is faster for these groups of 8 channels
 /// False where oneDNN is faster for groups of 8 channels: with bfloat16 instructions, for pairs of
 /// groups, which are joined, and for the gradient of the weights in vectors of 8 channels.
 bool Pays(const ConvSpec& spec) {
-  if (GroupOf(spec) != 8) return true;
+  if (spec.geometry.in_channels / spec.geometry.group != 8) return true;
   if (spec.dtype == kBFloat16 && spec.geometry.group % 2 == 0 &&
       batch_blocked::BestUnit() != batch_blocked::Unit::kPlain)
     return false;

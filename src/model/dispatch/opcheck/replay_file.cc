@@ -25,7 +25,7 @@
 namespace singa::opcheck {
 namespace {
 
-constexpr const char* kVersion = "2";
+constexpr const char* kVersion = "3";
 constexpr int64_t kMostArguments = 1 << 20;
 
 using Texts = std::map<std::string, std::string>;

@@ -587,10 +587,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Writes golden files.")
     parser.add_argument("folder", nargs="?", type=Path, default=HERE / COMMIT)
     parser.add_argument("--models", action="store_true", help="write only FOLDER/models")
+    parser.add_argument("--calls", action="store_true", help="write only FOLDER/replay")
     arguments = parser.parse_args()
     sys.path.append(str(SUPPORT))
     if arguments.models:
         write_models(arguments.folder / "models")
+    elif arguments.calls:
+        (arguments.folder / "replay").mkdir(parents=True)
+        _write_replay_files(arguments.folder / "replay")
     else:
         write(arguments.folder)
 

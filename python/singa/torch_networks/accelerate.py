@@ -115,7 +115,7 @@ def _module_class(torch: Any) -> Any:
             call = functools.partial(self._run)
             return functools.update_wrapper(call, self._module.forward)
 
-        @torch.compiler.disable  # type: ignore[untyped-decorator]
+        @torch.compiler.disable
         def _run(self, *args: Any, **kwargs: Any) -> Any:
             if torch.compiler.is_exporting():  # as a part of another module
                 return self._module(*args, **kwargs)
@@ -208,13 +208,13 @@ class _Runner:
             (x.dtype, x.shape[1:]) if isinstance(x, torch.Tensor) else (type(x), x) for x in leaves
         ]
         try:
-            found = self.graphs.get((now.key, spec, tuple(kinds)))
+            found = self.graphs.get((now.key, spec, tuple(kinds)), [])
         except TypeError as error:
             raise TypeError(
                 f"[accelerate] arguments are tensors, numbers and texts, also in lists and dicts: "
                 f"{error}"
             ) from None
-        for graph in found or ():
+        for graph in found:
             if graph.fits(inputs):
                 if self._holds(graph, now, leaves, spec):
                     return graph

@@ -20,10 +20,10 @@ def difference(before: Exported, now: Exported) -> str:
     if len(one.nodes) != len(other.nodes):
         return f"{_operators(len(other.nodes))} instead of {len(one.nodes)}"
     for name, array in one.constants.items():
-        new = other.constants.get(name)
-        if new is None or (array.dtype, array.shape) != (new.dtype, new.shape):
+        now_held = other.constants.get(name)
+        if now_held is None or (array.dtype, array.shape) != (now_held.dtype, now_held.shape):
             return "a constant of another type or shape"
-        if array.tobytes() != new.tobytes():
+        if array.tobytes() != now_held.tobytes():
             users = [node for node in one.nodes if name in node.inputs]
             return "other elements of a constant" + (f" of {_title(users[0])}" if users else "")
     told = [

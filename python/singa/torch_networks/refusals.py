@@ -158,7 +158,7 @@ def _quiet() -> Iterator[None]:
     for handler in handlers:
         handler.addFilter(of_others)
     try:
-        with contextlib.redirect_stderr(_OfOthers(sys.stderr)):  # type: ignore[type-var]
+        with contextlib.redirect_stderr(_OfOthers(sys.stderr)):
             yield
     finally:
         for handler in handlers:

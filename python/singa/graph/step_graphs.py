@@ -474,7 +474,7 @@ class StepGraphs:
             self._steps[base, found] = step
 
     def limits(self) -> list[Any]:
-        """The `singa_wrap.MemoryLimit`s of recorded steps that have one."""
+        """All `singa_wrap.MemoryLimit` objects of recorded steps that have one."""
         steps = self._steps.values()
         return [step.limit for step in steps if step.graph is not None and step.limit is not None]
 

@@ -60,8 +60,11 @@ class Shares {
     // many threads.
     for (int64_t i = 1; item < 0 && i < threads_; i *= 2)
       item = TakeOf((thread + i) % threads_, order_ != Order::kForward);
+    if (thread == 0 && item >= 0) ++taken_by_first_;
     return item;
   }
+  /// How many items thread 0 has taken; for this thread.
+  int64_t taken_by_first() const { return taken_by_first_; }
 
  private:
   int64_t TakeOf(int64_t thread, bool front) {
@@ -80,6 +83,7 @@ class Shares {
   Share* shares_;
   int64_t threads_;
   Order order_;
+  alignas(64) int64_t taken_by_first_ = 0;  // not beside what other threads read
 };
 
 int64_t Items::TakeShared() { return shares_->Take(thread_); }
@@ -112,14 +116,18 @@ void RunItems(int64_t n, int64_t threads, Order order, void (*run)(const void*, 
   if (n <= 0) return;
   Check(n <= std::numeric_limits<uint32_t>::max(), "parallel loop", "too many items: ", n);
   threads = std::min<int64_t>({n, threads, NumThreads()});
-  if (threads <= 1 || omp_in_parallel()) {
+  const bool several = threads > 1 && !omp_in_parallel();
+  const bool others = several && WatchForOthers();
+  thread_local AlonePolicy alone;
+  if (!several || (others && alone.Ask())) {
     Items items = Shares::All(n);
     run(context, items);
     return;
   }
-  WatchForOthers();
   Shares shares(MemoryForShares(threads), n, threads, order);
   std::exception_ptr error;  // exceptions must not leave an OpenMP region
+  const double start = others ? Now() : 0;
+  double own = 0;  // seconds of the caller's items
   const char fork = 0, join = 0;
   Release(&fork);
 #pragma omp parallel num_threads(static_cast <int>(threads))
@@ -132,6 +140,7 @@ void RunItems(int64_t n, int64_t threads, Order order, void (*run)(const void*, 
         Items items = shares.Of(thread);
         run(context, items);
       }
+      if (others && omp_get_thread_num() == 0) own = Now() - start;
     } catch (...) {
 #pragma omp critical(singa_run_items)
       if (!error) error = std::current_exception();
@@ -140,6 +149,8 @@ void RunItems(int64_t n, int64_t threads, Order order, void (*run)(const void*, 
   }
   Acquire(&join);
   if (error) std::rethrow_exception(error);
+  const auto taken = static_cast<double>(shares.taken_by_first());
+  if (others && taken > 0) alone.Add(Now() - start, own, taken / static_cast<double>(n));
 }
 
 }  // namespace detail

@@ -27,6 +27,10 @@
 namespace singa {
 namespace detail {
 
+double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 MoreThreads::MoreThreads() {
   // Where there are many processors besides ours, the system finds a free one.
   constexpr int kMost = 16;
@@ -59,10 +63,6 @@ namespace {
 /// Regions of a thread between two looks at the clock.
 constexpr unsigned kRegions = 16;
 
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 /// How often a thread of this process has lost its core before it had to wait.
 long LostCores() {
   rusage usage = {};
@@ -94,29 +94,32 @@ double SecondsWithoutCore() {
 class Watch {
  public:
   void Look() {
-    const double now = Now();
+    const double now = detail::Now();
     if (now < next_.load(std::memory_order_relaxed)) return;
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock || now < policy_.next()) return;
     policy_.Look(now, LostCores(), SecondsWithoutCore);
     policy_.soon() ? void(more_.emplace()) : more_.reset();
+    others_ = policy_.soon();
     next_ = policy_.next();
   }
+  bool others() const { return others_.load(std::memory_order_relaxed); }
 
  private:
   std::mutex mutex_;
-  detail::WaitPolicy policy_{Now(), LostCores()};  // guarded by mutex_
-  std::optional<detail::MoreThreads> more_;        // likewise
+  detail::WaitPolicy policy_{detail::Now(), LostCores()};  // guarded by mutex_
+  std::optional<detail::MoreThreads> more_;                // likewise
   std::atomic<double> next_{policy_.next()};
+  std::atomic<bool> others_{false};
 };
 
 }  // namespace
 
-void WatchForOthers() {
-  thread_local unsigned regions = 0;
-  if (++regions % kRegions != 0) return;
+bool WatchForOthers() {
   static Watch& watch = *new Watch;  // never destroyed: threads may compute until the end
-  watch.Look();
+  thread_local unsigned regions = 0;
+  if (++regions % kRegions == 0) watch.Look();
+  return watch.others();
 }
 
 }  // namespace singa

@@ -8,10 +8,13 @@ namespace singa {
 
 /// To be called before each region of several threads. Looks now and then whether other programs
 /// take the cores of our threads, and has GNU OpenMP's threads that wait sleep soon for as long as
-/// that is so.
-void WatchForOthers();
+/// that is so. Returns whether it is.
+bool WatchForOthers();
 
 namespace detail {
+
+/// Seconds of a clock that never goes back.
+double Now();
 
 /// Whether threads that wait should sleep soon, from what is seen of this process in turn. Times
 /// are seconds.
@@ -54,6 +57,40 @@ class WaitPolicy {
   long lost_;            ///< what was seen then
   double without_ = -1;  ///< likewise; -1: not asked
   double next_ = since_ + kWatch, hold_ = kFirstHold / 2;
+};
+
+/// Whether a thread computes regions sooner alone than with threads whose cores other programs
+/// take. Each such region waits until the system lets these threads run, which is long beside small
+/// work.
+class AlonePolicy {
+ public:
+  /// Regions of several threads that are timed before something is concluded.
+  static constexpr int kTimed = 16;
+  /// For how many regions a thread stays alone before it tries again. The number doubles with each
+  /// time that it was right.
+  static constexpr int kFirstHold = 64, kLongestHold = 4096;
+
+  /// To be asked once for each region: whether the caller should compute it alone.
+  bool Ask() {
+    if (left_ == 0) return false;
+    --left_;
+    return true;
+  }
+  /// A region of several threads took `seconds`, and `own` of these passed while the caller
+  /// computed `part` of it, 0 < part <= 1.
+  void Add(double seconds, double own, double part) {
+    together_ += seconds;
+    alone_ += own / part;
+    if (++timed_ < kTimed) return;
+    hold_ = together_ > alone_ ? std::min(2 * hold_, kLongestHold) : kFirstHold / 2;
+    left_ = together_ > alone_ ? hold_ : 0;
+    together_ = alone_ = timed_ = 0;
+  }
+
+ private:
+  double together_ = 0,
+         alone_ = 0;  ///< seconds of the timed regions, and what they would have taken
+  int timed_ = 0, left_ = 0, hold_ = kFirstHold / 2;
 };
 
 /// More threads of OpenMP than there are processors, all of which sleep.

@@ -11,6 +11,7 @@
 namespace singa::test {
 namespace {
 
+using detail::AlonePolicy;
 using detail::MoreThreads;
 using detail::WaitPolicy;
 
@@ -85,6 +86,27 @@ TEST(WaitPolicy, SleepsSoonBesideABusyProgram) {
   process.Look();
   EXPECT_TRUE(process.soon());
   EXPECT_NEAR(process.wait(), WaitPolicy::kFirstHold, 1e-9);
+}
+
+/// How many regions the policy has computed alone, after kTimed of several threads.
+int AloneAfter(AlonePolicy& policy, double seconds, double own, double part) {
+  for (int i = 0; i < AlonePolicy::kTimed; ++i) {
+    EXPECT_FALSE(policy.Ask());
+    policy.Add(seconds, own, part);
+  }
+  int alone = 0;
+  while (alone < 10000 && policy.Ask()) ++alone;
+  return alone;
+}
+
+TEST(AlonePolicy, ComputesAloneWhereOthersAreWaitedForLongerThanTheyHelp) {
+  AlonePolicy policy;
+  EXPECT_EQ(AloneAfter(policy, 1.9, 1, 0.5), 0);
+  for (const int hold : {64, 128, 256, 512, 1024, 2048, 4096, 4096})
+    EXPECT_EQ(AloneAfter(policy, 2.1, 1, 0.5), hold);
+  EXPECT_EQ(AloneAfter(policy, 1.1, 1, 0.5), 0);  // the other threads help again
+  EXPECT_EQ(AloneAfter(policy, 2.1, 2, 1), 64);   // the caller has computed all of it
+  EXPECT_EQ(AloneAfter(policy, 2.1, 1, 0.25), 0);
 }
 
 int64_t Threads() {

@@ -60,11 +60,27 @@ def states(net):
     return {name: value.numpy() for name, value in net.get_states().items()}
 
 
+def made(optimizer=None, seed=3):
+    """A network with the same weights each time, and its optimizer."""
+    singa.seed(seed)
+    net = Net()
+    net.set_optimizer(optimizer or opt.SGD(0.05, momentum=0.9))
+    return net
+
+
+class Given(training.Callback):
+    """Gives the records values."""
+
+    def __init__(self, *values):
+        self.values = values
+
+    def on_epoch_end(self, trainer, record):
+        record["val_loss"] = self.values[trainer.epoch - 1]
+
+
 def main():
     """Prints what rank 0 has come to."""
-    singa.seed(3)
-    net = Net()
-    net.set_optimizer(opt.SGD(0.05, momentum=0.9))
+    net = made()
     metrics = {"accuracy": metric.count_top_k, "f1": metric.F1(3)}
     history = net.fit(
         *classes(), epochs=2, batch_size=BATCH, seed=1, validation=classes(9, 1), metrics=metrics

@@ -66,6 +66,7 @@ _ABOUT_PYTHON = {
     "graph/test_calls.py": "calls of Python",
     "graph/test_effects.py": "effects in Python",
     "graph/test_memory_picture.py": "pictures",
+    "graph/test_obstacles.py": "what the code of a step does",
     "graph/test_reachable.py": "what the code of a step can reach",
     "graph/test_same_objects.py": "objects of Python",
     "graph/test_settings.py": "what the code of a step reads",

@@ -10,8 +10,8 @@ RANDOM = np.random.default_rng(7)
 A = np.arange(24, dtype=np.float32).reshape(2, 3, 4) - 7.5
 
 
-def array(*shape):
-    return RANDOM.standard_normal(shape).astype(np.float32)
+def array(*shape: int, dtype: str = "float32") -> Any:
+    return RANDOM.standard_normal(shape).astype(dtype)
 
 
 def image(*shape):

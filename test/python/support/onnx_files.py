@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from arrays import array
+from singa import tensor
 
 Array = np.ndarray[Any, Any]
 
@@ -27,7 +29,7 @@ def network(
     """A ModelProto of these nodes; `weights` are initializers."""
     from onnx import helper, numpy_helper
 
-    tensors = [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()]
+    tensors = [numpy_helper.from_array(value, name) for name, value in (weights or {}).items()]
     graph = helper.make_graph(list(nodes), "graph", list(inputs), list(outputs), tensors)
     imports = [helper.make_opsetid("", opset), *options.pop("imports", [])]
     return helper.make_model(graph, opset_imports=imports, ir_version=10, **options)
@@ -39,3 +41,37 @@ def node(op: str, inputs: str, outputs: str, name: str = "", **attributes: Any) 
 
     given = ["" if text == "-" else text for text in inputs.split()]
     return helper.make_node(op, given, outputs.split(), name, **attributes)
+
+
+def drawn(*shape: int, dtype: str = "float32") -> tensor.Tensor:
+    return tensor.from_numpy(array(*shape), dtype=dtype)
+
+
+def classifier(dtype: str = "float32") -> Any:
+    """Conv, BatchNormalization, Relu, global mean, Flatten, Gemm."""
+    channels = {
+        "bn.weight": np.ones(4),
+        "bn.bias": np.zeros(4),
+        "bn.running_mean": array(4),
+        "bn.running_var": np.full(4, 0.7),
+    }
+    weights = {
+        "conv.weight": array(4, 3, 3, 3),
+        **channels,
+        "fc.weight": array(5, 4),
+        "fc.bias": array(5),
+    }
+    nodes = [
+        node("Conv", "x conv.weight", "c", "conv", pads=[1, 1, 1, 1]),
+        node("BatchNormalization", "c " + " ".join(channels), "b", "bn", momentum=0.9),
+        node("Relu", "b", "r", "relu"),
+        node("GlobalAveragePool", "r", "p", "pool"),
+        node("Flatten", "p", "f", "flatten"),
+        node("Gemm", "f fc.weight fc.bias", "y", "fc", transB=1),
+    ]
+    return network(
+        nodes,
+        [info("x", ["n", 3, "h", "w"], dtype)],
+        [info("y", ["n", 5], dtype)],
+        {name: value.astype(dtype) for name, value in weights.items()},
+    )

@@ -23,7 +23,7 @@ class GraphWarning(UserWarning):
 
 
 class Audits:
-    """The time that the audits of one model take. first: replays before the first audit."""
+    """The time that the audits of one model take. first: the replay that is audited first."""
 
     def __init__(self) -> None:
         self.first = math.inf if _c.EnvironmentValue("SINGA_AUDIT") == "0" else EVERY
@@ -39,20 +39,57 @@ class Audits:
         self._took += seconds
 
 
-def missed(seen: int, count: int) -> str:
-    """The calls after `seen` and before `count`, for a warning; empty if there are none."""
-    if seen + 1 >= count:
-        return ""
-    calls = f"call {seen + 1}" if seen + 2 == count else f"calls {seen + 1} to {count - 1}"
-    return f"; {calls} of the step may have missed a change"
+class Use:
+    """The calls of a step, of which audits are some.
+
+    first  calls before the first replay
+    free   replays among which audits may take any part of the time
+    count  calls so far, with the present one
+    seen   the last one that ran the code of the step
+    cost   seconds that the code took
+    """
+
+    def __init__(self, audits: Audits, first: int = 0, free: int = EVERY**2) -> None:
+        self._audits, self._free = audits, free
+        self.count = self.seen = first
+        self.cost = 0.0
+        self.recorded()
+
+    def recorded(self) -> None:
+        """The calls after the present one are replays."""
+        self._first = self.count
+        self._due = self._first + self._audits.first
+
+    def is_due(self) -> bool:
+        """Whether the present call, a replay, is to be audited."""
+        if self.count < self._due:
+            return False
+        return self.count <= self._first + self._free or self._audits.have_time(self.cost)
+
+    def ran(self, seconds: float, is_audit: bool) -> None:
+        """The present call has run the code of the step."""
+        self.seen, self.cost = self.count, seconds
+        if is_audit:
+            self._audits.add(seconds)
+
+    def held(self) -> None:
+        """An audit in the present call has found no difference."""
+        self._due = self._first + EVERY * (self.count - self._first)
+
+    def missed(self) -> str:
+        """The calls since the code ran, for a warning; empty if there are none."""
+        first, last = self.seen + 1, self.count - 1
+        if first > last:
+            return ""
+        calls = f"call {last}" if first == last else f"calls {first} to {last}"
+        return f"; {calls} of the step may have missed a change"
 
 
-def warn_of_audit(seen: int, count: int, difference: str, stacklevel: int) -> None:
-    """Warns that the call `count` found a difference. `seen`: the last one before that ran the
-    code of the step."""
+def warn_of_audit(use: Use, difference: str, stacklevel: int) -> None:
+    """Warns that an audit in the present call has found a difference."""
     warnings.warn(
-        f"[graph] an audit in call {count} found that a replay is not what the step does now: "
-        f"{difference}{missed(seen, count)}; the step is recorded again",
+        f"[graph] an audit in call {use.count} found that a replay is not what the step does now: "
+        f"{difference}{use.missed()}; the step is recorded again",
         GraphWarning,
         stacklevel=stacklevel + 1,
     )

@@ -35,7 +35,7 @@ from ..tape.step_recording import StepRecording, Update
 from ..tape.step_recording import state as current
 from ..tape.tensor import Tensor
 from . import memory_limit
-from .audits import EVERY, Audits, GraphWarning, warn_of_audit
+from .audits import Audits, GraphWarning, Use, warn_of_audit
 from .settings import Settings, differing
 from .step_values import (
     RAW,
@@ -118,7 +118,7 @@ class Rewriting(NamedTuple):
 class _Step:
     """State of one kind of step."""
 
-    def __init__(self, memory_limit: int) -> None:
+    def __init__(self, audits: Audits, memory_limit: int) -> None:
         self.limit = _c.MemoryLimit(memory_limit) if memory_limit else None
         self.said = ""  # about the limit
         self.tries = 0
@@ -128,11 +128,7 @@ class _Step:
         self.outline: Any = None  # of what the graph replays, to compare an audit with
         self.handed: list[Any] = []  # objects among the arguments, apart from tensors
         self.plans = 0  # CountForgottenPlans before that recording
-        self.count = 0  # calls so far
-        self.seen = 0  # the last one that ran the code of the step
-        self.first = 0  # the last one before the first replay
-        self.due = 0.0  # the one that is audited next
-        self.cost = 0.0  # seconds that the code of the step took
+        self.use = Use(audits)
         self.copies = False  # whether it was seen not to write to arguments that share memory
         self.calls: list[Callable[[], Any]] = []
         self.updates: list[Update] = []
@@ -221,10 +217,10 @@ class StepGraphs:
             step = self._step(base, key, args, kwargs)
             if step.reason:
                 return function(*args, **kwargs)
-            step.count += 1
+            step.use.count += 1
             raws = list(map(RAW, tensors))
-            if step.graph is not None and (
-                step.count < step.due or not self._is_audit(step, raws, rewriting)
+            if step.graph is not None and not (
+                step.use.is_due() and self._can_audit(step, raws, rewriting)
             ):
                 results = _replayed(step, raws)
                 if results is not None:
@@ -234,9 +230,7 @@ class StepGraphs:
             try:
                 return self._record(base, step, kind, function, tensors, args, kwargs, rewriting)
             finally:
-                step.seen, step.cost = step.count, perf_counter() - begin
-                if was_replayed:
-                    self._audits.add(step.cost)
+                step.use.ran(perf_counter() - begin, is_audit=was_replayed)
         finally:
             if ours:
                 self._busy.release()
@@ -266,7 +260,7 @@ class StepGraphs:
         self._read[base] = []
         self._drop(base)
         self._give_up(
-            self._steps.setdefault(base, _Step(base[0][1].memory_limit)),
+            self._steps.setdefault(base, self._new_step(base)),
             "the host reads elements of its arguments, and they change too often",
         )
         return base
@@ -275,11 +269,14 @@ class StepGraphs:
         """Forgets all kinds of steps with this key."""
         self._steps = {k: step for k, step in self._steps.items() if base not in (k, k[0])}
 
+    def _new_step(self, base: Any) -> _Step:
+        return _Step(self._audits, base[0][1].memory_limit)
+
     def _step(self, base: Any, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Step:
         """The state of this kind of step, reset if settings have changed."""
         step = self._steps.get(key)
         if step is None:
-            step = self._steps[key] = _Step(base[0][1].memory_limit)
+            step = self._steps[key] = self._new_step(base)
             if reason := self._obstacle(base, args, kwargs):
                 self._give_up(step, reason)
         elif step.hooks is not None:
@@ -307,10 +304,8 @@ class StepGraphs:
             return "one of its arguments is not hashable"
         return "" if found else "none of its arguments is a tensor"
 
-    def _is_audit(self, step: _Step, raws: list[_c.Tensor], rewriting: Rewriting) -> bool:
-        """Whether this call of a step that has a graph runs its code once more."""
-        if step.count > step.first + EVERY**2 and not self._audits.have_time(step.cost):
-            return False
+    def _can_audit(self, step: _Step, raws: list[_c.Tensor], rewriting: Rewriting) -> bool:
+        """Whether the code of a step that has a graph may run once more."""
         # With host calls the operations run as recorded, which inference may round differently.
         runs = bool(step.calls or step.updates)
         ready = all([ready() for _, ready, _ in step.updates])
@@ -339,7 +334,7 @@ class StepGraphs:
         if device.graph_enabled():  # the device already buffers operations of several steps
             return function(*args, **kwargs)
         if step.limit is not None:
-            memory_limit.begin(step.limit, self._layer, step.count == 1)
+            memory_limit.begin(step.limit, self._layer, step.use.count == 1)
         step.handed = objects_in((args, kwargs))
         before = step.settings or Settings(self._layer, (), step.handed)
         inputs = separate(tensors, before.tensors)
@@ -399,7 +394,7 @@ class StepGraphs:
             # leave it all the time, an audit says nothing.
             forgotten = _c.CountForgottenPlans()
             if not difference or (plans != forgotten and not obstacle):
-                step.due = step.first + EVERY * (step.count - step.first)
+                step.use.held()
                 step.plans = step.plans if difference else plans
                 if run:
                     return result
@@ -415,7 +410,7 @@ class StepGraphs:
             # one after a hyperparameter was set.
             parts = [(len(one.calls), len(one.updates)) for one in (recording, step)]
             if obstacle or (step.plans == forgotten and parts[0] == parts[1]):
-                warn_of_audit(step.seen, step.count, difference, stacklevel=4)
+                warn_of_audit(step.use, difference, stacklevel=4)
             step.forget()
             step.tries = 1
             self._note_reads(base, step, inputs, operations.host_reads())
@@ -429,8 +424,7 @@ class StepGraphs:
                 step.calls, step.updates = recording.calls, recording.updates
                 step.segments, step.template = graph.segments(), mapped(result, Like)
                 step.outline, step.plans = operations.Outline(), plans
-                step.first = step.count
-                step.due = step.first + self._audits.first
+                step.use.recorded()
                 step.last, step.settings = None, after
                 step.graph = graph  # last, so that an interrupt leaves no incomplete state
                 return result

@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from .. import singa_wrap as _c
-from ..graph.audits import EVERY, Audits, GraphWarning, missed
+from ..graph.audits import Audits, GraphWarning, Use
 from ..networks.errors import UnsupportedError
 from ..networks.network import Network
 from . import operators as _operators  # noqa: F401 - fills the table
@@ -21,7 +21,7 @@ from .difference import difference
 from .export import export, require_torch
 from .front import TORCH
 from .replays import Replays
-from .runs import Graph, Run, Use, function_class, imported
+from .runs import Graph, Run, function_class, imported
 from .signature import Signature, Value, assignments, changed, signature
 
 #: Most graphs of one module: others take the places of the oldest.
@@ -243,11 +243,10 @@ class _Runner:
         """Whether the module does what it did when it was exported. Now and then this looks, and
         warns where it does not."""
         use = graph.use
-        use.calls += 1
-        if use.calls < use.due or not self.audits.have_time(use.cost):
+        use.count += 1
+        if not use.is_due():
             return True
         fresh, after = self._exported(now, leaves, spec)
-        self.audits.add(fresh.use.cost)
         if after.key != now.key:
             found = f"a call of the module changes {changed(now, after)}"
         elif (fresh.spec, fresh.places) != (graph.spec, graph.places):
@@ -256,13 +255,15 @@ class _Runner:
             found = difference(graph.exported, fresh.exported)
         if found:
             warnings.warn(
-                f"[accelerate] an audit in call {use.calls} found that the module does something "
-                f"else now than when it was exported: {found}{missed(use.seen, use.calls)}; it is "
+                f"[accelerate] an audit in call {use.count} found that the module does something "
+                f"else now than when it was exported: {found}{use.missed()}; it is "
                 "exported again",
                 GraphWarning,
                 stacklevel=2,
             )
-        use.seen, use.due = use.calls, EVERY * use.calls
+        else:
+            use.held()
+        use.ran(fresh.use.cost, is_audit=True)
         return not found
 
     def _exported(self, now: Signature, leaves: list[Any], spec: Any) -> tuple[Graph, Signature]:
@@ -300,7 +301,9 @@ class _Runner:
             for name in exported.graph.outputs
         ]
         after = signature(torch, self.module)
-        use = Use(self.audits.first, perf_counter() - begin)
+        use = Use(self.audits, free=0)
+        use.count += 1
+        use.ran(perf_counter() - begin, is_audit=False)
         graph = Graph(exported, network, now.trains, form, places, types, after.kept, {}, use)
         return graph, after
 

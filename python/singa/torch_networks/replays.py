@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
-from ..graph.audits import EVERY, Audits, warn_of_audit
+from ..graph.audits import Audits, Use, warn_of_audit
 from ..tape.behaviour import behaviour
 from ..tape.step_recording import StepRecording, is_recording_step
 from ..tape.step_recording import state as current
@@ -68,17 +68,13 @@ class Recorded:
     leads    whether each input and trained parameter gets a gradient
     outline  of what it replays, to compare an audit with
     plans    CountForgottenPlans before it was recorded
-    count    calls so far: one that was executed, and replays
-    seen     the last one for which it was recorded
-    due      the call that is audited next
-    cost     seconds that recording takes
+    use      its calls: one that was executed, and replays
     """
 
-    def __init__(self, operations: Any, leads: list[bool], plans: int, due: float) -> None:
+    def __init__(self, operations: Any, leads: list[bool], plans: int, use: Use) -> None:
         self.graph, self.leads = _c.Graph(operations), leads
         self.outline, self.plans = operations.Outline(), plans
-        self.count = self.seen = 2
-        self.due, self.cost = due + 1, 0.0
+        self.use = use
 
 
 class Waiting:
@@ -185,30 +181,32 @@ class Replays:
             return None
         if not run.wanted:
             step.kept = run.raws
-        recorded = step.graphs[used] = Recorded(second, leads, plans, self._audits.first)
-        recorded.cost = perf_counter() - begin
+        use = Use(self._audits, first=1)
+        use.count += 1
+        use.ran(perf_counter() - begin, is_audit=False)
+        recorded = step.graphs[used] = Recorded(second, leads, plans, use)
         return recorded
 
     def _holds(self, run: Run, recorded: Recorded, used: tuple[bool, ...], place: _Place) -> bool:
         """Whether a replay is what an executed step does. Now and then this looks, and warns where
         it is not."""
-        recorded.count += 1
-        count, seen = recorded.count, recorded.seen
-        is_late = count > 1 + EVERY**2
-        if count < recorded.due or (is_late and not self._audits.have_time(recorded.cost)):
+        use = recorded.use
+        use.count += 1
+        if not use.is_due():
             return True
         begin, plans = perf_counter(), _c.CountForgottenPlans()
         with restored(run):  # as above
             operations, leads = _recording(run, used, place.arena)
-        self._audits.add(perf_counter() - begin)
+        took = perf_counter() - begin
         found = _c.Graph.Difference(recorded.outline, operations)
         if not found and leads != recorded.leads:
             found = "other inputs get gradients"
-        recorded.seen, recorded.due = count, 1 + EVERY * (count - 1)
         # Equal calls have other plans where the recorded ones have left the cache.
         if found and recorded.plans == _c.CountForgottenPlans():
-            warn_of_audit(seen, count, found, stacklevel=2)
+            warn_of_audit(use, found, stacklevel=2)
+        use.ran(took, is_audit=True)
         if not found:
+            use.held()
             recorded.plans = plans
         return not found
 

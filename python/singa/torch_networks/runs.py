@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from .. import autograd
 from .. import singa_wrap as _c
+from ..graph.audits import Use
 from ..networks.errors import UnsupportedError
 from ..networks.network import Network
 from ..tape.grad_mode import set_training, training
@@ -53,19 +54,6 @@ class Graph(NamedTuple):
                 inputs, [graph.types[name].shape or () for name in graph.inputs], strict=True
             )
         )
-
-
-class Use:
-    """Calls of a graph.
-
-    calls  how many there were
-    seen   the last one that ran the code of the module
-    due    the one that runs it next, if that takes little of the time
-    cost   seconds that this takes
-    """
-
-    def __init__(self, due: float, cost: float) -> None:
-        self.calls, self.seen, self.due, self.cost = 1, 1, due, cost
 
 
 class _Ends(Operator):

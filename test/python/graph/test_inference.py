@@ -84,6 +84,16 @@ def check(net, *inputs, tolerance=1e-5):
     return nodes(net)
 
 
+def check_nan(net):
+    """Checks that a replay's NaN are those of execution, for an image that has one."""
+    x = images()
+    x[0, 3, 2, 2] = np.nan
+    net.graph(False)
+    want = np.isnan(net(x).numpy())
+    net.graph(True)
+    np.testing.assert_array_equal(np.isnan(net(x).numpy()), want)
+
+
 RELU, ADD = autograd.relu, autograd.add
 CHAINS = {
     "bn": lambda n, x: n.bn(n.conv(x)),
@@ -150,12 +160,7 @@ def test_a_depthwise_convolution_applies_the_activation_before_it(activation, pa
     with singa.opcheck(every=1, action="raise") as opcheck:
         net(images())
     assert opcheck.stats()["NormConvForward"]["checked"] == 1
-    nan = images()
-    nan[0, 3, 2, 2] = np.nan
-    net.graph(False)
-    want = np.isnan(net(nan).numpy())
-    net.graph(True)
-    np.testing.assert_array_equal(np.isnan(net(nan).numpy()), want)
+    check_nan(net)
 
 
 @pytest.mark.cpu("GPUs have no such kernels")
@@ -179,12 +184,7 @@ def test_a_convolution_applies_the_activation_behind_it(activation, kind, form):
     with singa.opcheck(every=1, action="raise") as opcheck:
         net(images())
     assert opcheck.stats()["ConvForward"]["checked"] == 2
-    nan = images()
-    nan[0, 3, 2, 2] = np.nan
-    net.graph(False)
-    want = np.isnan(net(nan).numpy())
-    net.graph(True)
-    np.testing.assert_array_equal(np.isnan(net(nan).numpy()), want)
+    check_nan(net)
 
 
 def test_limits_that_change_zero_are_no_part_of_a_convolution():

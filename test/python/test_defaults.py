@@ -1,21 +1,12 @@
 """benchmark/defaults.py: its sets, and the page that it writes."""
 
-import importlib
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
-import pytest
+from benchmark_scripts import script
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def defaults() -> ModuleType:
-    if str(ROOT / "benchmark") not in sys.path:
-        sys.path.append(str(ROOT / "benchmark"))
-    return importlib.import_module("defaults")
+defaults = script("defaults")
 
 
 def runs(*accuracies: float) -> list[dict]:

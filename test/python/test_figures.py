@@ -1,9 +1,7 @@
 """benchmark/figures.py: the page, the picture and README say what benchmark/figures.csv does."""
 
-import importlib
 import json
 import re
-import sys
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
@@ -11,15 +9,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from benchmark_scripts import ROOT, script
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def figures() -> ModuleType:
-    if str(ROOT / "benchmark") not in sys.path:
-        sys.path.append(str(ROOT / "benchmark"))
-    return importlib.import_module("figures")
+figures = script("figures")
 
 
 def ratios(figures: ModuleType, **fields: str) -> list[float]:

@@ -1,22 +1,13 @@
 """benchmark/guard.py: the interval of a ratio of times, its verdict, and the pairs that count."""
 
-import importlib
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+from benchmark_scripts import script
 
-BENCHMARK = str(Path(__file__).resolve().parents[2] / "benchmark")
 #: Ratios of two equal builds, measured with a noise of 1 %.
 EQUAL = [0.991, 1.012, 1.003, 0.987, 1.008, 0.998]
 
-
-@pytest.fixture(scope="module")
-def guard():
-    if BENCHMARK not in sys.path:
-        sys.path.append(BENCHMARK)
-    return importlib.import_module("guard")
+guard = script("guard")
 
 
 @pytest.mark.parametrize(("dof", "t"), [(1, 12.706), (3, 3.182), (5, 2.571), (30, 2.042)])

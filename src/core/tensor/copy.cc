@@ -8,6 +8,7 @@
 #include "core/tensor/convert_chunk.h"
 #include "core/tensor/dtype_switch.h"
 #include "core/tensor/strided.h"
+#include "core/tensor/turn.h"
 #include "singa/core/error.h"
 
 namespace singa {
@@ -17,10 +18,10 @@ namespace {
 // Array 0 is the destination, array 1 the source.
 using CopySpace = StridedSpace<2>;
 
-constexpr int64_t kTile = 32;  // edge of a tile of a transposition
+constexpr int64_t kStrip = 32;  // elements that a transposition reads side by side
 
 // Transposes: the destination is dense along its innermost axis and the source along `axis`. By
-// rows, each read would touch another cache line; by tiles, all elements of a line are used.
+// rows, each read would touch another cache line; by strips, all elements of a line are used.
 template <class T>
 void CopyTransposed(const CopySpace& space, int axis, const T* src, T* dst) {
   const int inner = space.rank() - 1;
@@ -28,13 +29,13 @@ void CopyTransposed(const CopySpace& space, int axis, const T* src, T* dst) {
   const int64_t rows = space.length(axis);
   const int64_t src_step = space.inner_stride(1);
   const int64_t dst_step = space.stride(0, axis);
-  const int64_t row_tiles = (rows + kTile - 1) / kTile;
+  const int64_t strips = (rows + kStrip - 1) / kStrip;
   const int64_t outer = space.size() / (rows * columns);
   const auto body = [&](int64_t begin, int64_t end) {
     for (int64_t unit = begin; unit < end; ++unit) {
       const T* s = src;
       T* d = dst;
-      int64_t rest = unit / row_tiles;
+      int64_t rest = unit / strips;
       for (int a = inner - 1; a >= 0; --a) {
         if (a == axis) continue;
         const int64_t i = rest % space.length(a);
@@ -42,19 +43,11 @@ void CopyTransposed(const CopySpace& space, int axis, const T* src, T* dst) {
         s += i * space.stride(1, a);
         d += i * space.stride(0, a);
       }
-      const int64_t row = unit % row_tiles * kTile;
-      const int64_t row_end = std::min(rows, row + kTile);
-      for (int64_t column = 0; column < columns; column += kTile) {
-        const int64_t column_end = std::min(columns, column + kTile);
-        for (int64_t r = row; r < row_end; ++r) {
-          T* out = d + r * dst_step;
-          const T* in = s + r;
-          for (int64_t c = column; c < column_end; ++c) out[c] = in[c * src_step];
-        }
-      }
+      const int64_t row = unit % strips * kStrip;
+      Turn(s + row, src_step, columns, std::min(kStrip, rows - row), d + row * dst_step, dst_step);
     }
   };
-  ParallelFor(outer * row_tiles, std::max<int64_t>(1, kParallelGrain / (kTile * columns)), body);
+  ParallelFor(outer * strips, std::max<int64_t>(1, kParallelGrain / (kStrip * columns)), body);
 }
 
 // The axis along which the source is dense, if a tiled transposition pays off; else -1.

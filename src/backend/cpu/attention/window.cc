@@ -16,12 +16,12 @@
 #include <limits>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "backend/cpu/attention/attention.h"
 #include "backend/cpu/attention/tile.h"
 #include "backend/cpu/linalg/tile_product.h"
 #include "backend/cpu/vector.h"
+#include "core/tensor/turn.h"
 #include "singa/core/half.h"
 #include "singa/core/threads.h"
 
@@ -30,32 +30,15 @@ namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-/// Swaps the off-diagonal blocks of each square of 2 · kStep rows and columns.
-template <int kStep, int64_t kLanes, size_t... j>
-SINGA_INLINE void ExchangeSquares(Wide<kLanes> (&rows)[kLanes], std::index_sequence<j...>) {
-#pragma GCC unroll 16
-  for (int i = 0; i < kLanes; ++i) {
-    if (i & kStep) continue;
-    const Wide<kLanes> upper = rows[i], lower = rows[i + kStep];
-    rows[i] = __builtin_shufflevector(upper, lower, ((j & kStep) ? kLanes + j - kStep : j)...);
-    rows[i + kStep] =
-        __builtin_shufflevector(upper, lower, ((j & kStep) ? kLanes + j : j + kStep)...);
-  }
-}
-
 /// to[c][r] = factor · from[r][c]. Rows and columns are whole vectors.
 template <int64_t kLanes>
-SINGA_MULTI_ISA void Turn(const float* from, int64_t from_step, int64_t rows, int64_t columns,
-                          float factor, float* to, int64_t to_step) {
-  constexpr std::make_index_sequence<kLanes> kColumns;
+SINGA_MULTI_ISA void TurnScaled(const float* from, int64_t from_step, int64_t rows, int64_t columns,
+                                float factor, float* to, int64_t to_step) {
   for (int64_t r = 0; r < rows; r += kLanes)
     for (int64_t c = 0; c < columns; c += kLanes) {
       Wide<kLanes> square[kLanes];
       for (int64_t i = 0; i < kLanes; ++i) Load(square[i], from + (r + i) * from_step + c);
-      if constexpr (kLanes == 16) ExchangeSquares<8, kLanes>(square, kColumns);
-      ExchangeSquares<4, kLanes>(square, kColumns);
-      ExchangeSquares<2, kLanes>(square, kColumns);
-      ExchangeSquares<1, kLanes>(square, kColumns);
+      TurnSquare(square);
       for (int64_t i = 0; i < kLanes; ++i) Store(to + (c + i) * to_step + r, square[i] * factor);
     }
 }
@@ -94,7 +77,7 @@ class Head {
                 float* rows, float* turned, float factor) const {
     const int64_t step = RoundUp(length, kLanes);
     PackRows(x.At(b, kv_head, 0), x.row, g_.keys, s_.columns, length, rows, step);
-    if (turned) Turn<kLanes>(rows, step, s_.columns, step, factor, turned, s_.columns);
+    if (turned) TurnScaled<kLanes>(rows, step, s_.columns, step, factor, turned, s_.columns);
   }
   void PackQueries(const AttentionRows<const T>& x, int64_t b, int64_t h, int64_t length,
                    float* rows) const {

@@ -1,11 +1,11 @@
 #include "backend/cpu/batch_blocked/packing.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "backend/cpu/vector.h"
 #include "core/device/inline.h"
 #include "core/device/parallel.h"
+#include "core/tensor/turn.h"
 
 namespace singa::cpu::batch_blocked {
 namespace {
@@ -47,26 +47,6 @@ SINGA_INLINE void LoadPairs(const Pixels& from, const BFloat16* pixel, int64_t c
   }
 }
 
-/// Swaps the off-diagonal blocks of each square of 2 · kStep rows and columns.
-template <int kStep, size_t... j>
-SINGA_INLINE void ExchangeSquares(Words (&rows)[kSide], std::index_sequence<j...>) {
-#pragma GCC unroll 16
-  for (int i = 0; i < kSide; ++i) {
-    if (i & kStep) continue;
-    const Words upper = rows[i], lower = rows[i + kStep];
-    rows[i] = __builtin_shufflevector(upper, lower, ((j & kStep) ? kSide + j - kStep : j)...);
-    rows[i + kStep] =
-        __builtin_shufflevector(upper, lower, ((j & kStep) ? kSide + j : j + kStep)...);
-  }
-}
-SINGA_INLINE void Transpose(Words (&rows)[kSide]) {
-  constexpr std::make_index_sequence<kSide> kColumns;
-  ExchangeSquares<8>(rows, kColumns);
-  ExchangeSquares<4>(rows, kColumns);
-  ExchangeSquares<2>(rows, kColumns);
-  ExchangeSquares<1>(rows, kColumns);
-}
-
 /// Groups of channels whose cache lines are fetched together.
 constexpr int64_t kGroups = 4;
 /// Distance of the prefetch in pixels. Hardware prefetchers do not follow 32 images at once.
@@ -92,7 +72,7 @@ SINGA_INLINE void Pack(const Pixels& from, BFloat16* to, int64_t to_step) {
       const int64_t there = from.channels_last ? std::min(kSide, from.channels - g * kSide) : kSide;
       Words rows[kSide];
       LoadPairs(from, pixel + g * from.group_step, there, rows);
-      if constexpr (kLeft) Transpose(rows);
+      if constexpr (kLeft) TurnSquare(rows);
       __builtin_memcpy(to + g * to_step + column * kTile, rows, sizeof(rows));
     }
   }

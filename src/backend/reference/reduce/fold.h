@@ -57,6 +57,7 @@ SINGA_MULTI_ISA void FoldRows(const T* p, int64_t rows, int64_t row_stride, int6
       const T* b = a + row_stride;
       const T* c = b + row_stride;
       const T* d = c + row_stride;
+#pragma omp simd
       for (int64_t j = 0; j < columns; ++j)
         acc[j] = Fold::Join(acc[j], Fold::Join(Fold::Join(Fold::Load(a[j]), Fold::Load(b[j])),
                                                Fold::Join(Fold::Load(c[j]), Fold::Load(d[j]))));

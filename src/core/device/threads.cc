@@ -7,28 +7,13 @@
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
-#include <string>
 
+#include "core/device/quota.h"
 #include "singa/core/environment.h"
 #include "singa/core/error.h"
 
 namespace singa {
 namespace {
-
-/// Number of CPUs within the cgroup's quota; a large number if there is none.
-int QuotaCpus() {
-  double quota = -1, period = 100000;
-  std::string first;
-  if (std::ifstream v2("/sys/fs/cgroup/cpu.max"); v2 >> first >> period) {
-    if (first != "max") quota = std::strtod(first.c_str(), nullptr);
-  } else {
-    std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") >> quota;
-    std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_period_us") >> period;
-  }
-  if (quota <= 0 || period <= 0) return kMostThreads;
-  return std::max(1, static_cast<int>(std::ceil(quota / period)));
-}
 
 int AllowedCpus() {
   cpu_set_t set;
@@ -43,7 +28,8 @@ std::atomic<int>& Threads() {
     pthread_atfork(nullptr, nullptr, [] { Threads().store(1); });
     const int wanted = std::atoi(EnvironmentValue("OMP_NUM_THREADS").c_str());
     if (wanted >= 1 && wanted <= kMostThreads) return wanted;
-    return std::min(AllowedCpus(), QuotaCpus());
+    const double allowed = std::min<double>(AllowedCpus(), std::ceil(QuotaCpus()));
+    return std::clamp(static_cast<int>(allowed), 1, kMostThreads);
   }();
   return threads;
 }

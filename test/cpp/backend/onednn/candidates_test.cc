@@ -44,13 +44,7 @@ TEST(Candidates, EveryWayOfAConvolutionIsTheDefinition) {
         const Shape y_shape = g.output_shape();
         const Tensor x = RandomTensor(random, x_shape), w = RandomTensor(random, g.weight_shape());
         const Tensor dy = RandomTensor(random, y_shape);
-        Sums y(y_shape.Count()), dx(x_shape.Count()), dw(g.weight_shape().Count());
-        const Vector xs = Values(x), ws = Values(w), dys = Values(dy);
-        ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) {
-          y.Add(yi, xs[xi] * ws[wi]);
-          dx.Add(xi, dys[yi] * ws[wi]);
-          dw.Add(wi, dys[yi] * xs[xi]);
-        });
+        const PassSums definition(g, x, w, Tensor(), dy);
         const auto layout = [&](const Shape& shape) {
           return LaneLayout(shape, kFloat32, LaneTag::kNhwc);
         };
@@ -74,9 +68,9 @@ TEST(Candidates, EveryWayOfAConvolutionIsTheDefinition) {
           EXPECT_EQ(first->Describe(), by_default->Describe());
           EXPECT_TRUE(SameLayout(first->output_layout(0), by_default->output_layout(0)));
         };
-        check(ConvPass::kForward, {x, w}, y_shape, y);
-        check(ConvPass::kBackwardX, {dy, w}, x_shape, dx);
-        check(ConvPass::kBackwardW, {dy, x}, g.weight_shape(), dw);
+        check(ConvPass::kForward, {x, w}, y_shape, definition.y);
+        check(ConvPass::kBackwardX, {dy, w}, x_shape, definition.dx);
+        check(ConvPass::kBackwardW, {dy, x}, g.weight_shape(), definition.dw);
       }
     }
   }

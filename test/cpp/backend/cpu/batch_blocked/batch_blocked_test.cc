@@ -177,14 +177,7 @@ TEST_P(Tiles, SmallImagesAreTheDefinition) {
                  w = RandomTensor(random, g.weight_shape(), kBFloat16),
                  b = RandomTensor(random, {g.out_channels}, kBFloat16),
                  dy = RandomTensor(random, g.output_shape(), kBFloat16);
-    const Vector xs = Values(x), ws = Values(w), bs = Values(b), dys = Values(dy);
-    Sums y(g.output_shape().Count()), dx(g.input_shape().Count());
-    ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) {
-      y.Add(yi, xs[xi] * ws[wi]);
-      dx.Add(xi, dys[yi] * ws[wi]);
-    });
-    for (int64_t at = 0; g.bias && at < g.output_shape().Count(); ++at)
-      y.Add(at, bs[at / g.col_width % g.out_channels]);
+    const PassSums sums(g, x, w, b, dy);
     ConvSpec spec;
     spec.dtype = kBFloat16;
     spec.geometry = g;
@@ -204,11 +197,11 @@ TEST_P(Tiles, SmallImagesAreTheDefinition) {
       return result;
     };
     ExpectRounded(
-        run(g.bias ? std::vector<Tensor>{x, w, b} : std::vector<Tensor>{x, w}, g.output_shape()), y,
-        "y");
+        run(g.bias ? std::vector<Tensor>{x, w, b} : std::vector<Tensor>{x, w}, g.output_shape()),
+        sums.y, "y");
     spec.pass = ConvPass::kBackwardX;
     spec.dy_layout = LaneLayout(g.output_shape(), kBFloat16, tag);
-    ExpectRounded(run({dy, w}, g.input_shape()), dx, "dx");
+    ExpectRounded(run({dy, w}, g.input_shape()), sums.dx, "dx");
   }
 }
 

@@ -113,36 +113,24 @@ TEST_P(Depthwise, EveryPassIsTheDefinition) {
                  w = RandomTensor(random, g.weight_shape(), dtype),
                  b = RandomTensor(random, {g.out_channels}, dtype),
                  dy = RandomTensor(random, g.output_shape(), dtype);
-    Sums y(g.output_shape().Count()), dx(g.input_shape().Count()), dw(g.weight_shape().Count());
-    Sums db(g.out_channels);
-    const Vector xs = Values(x), ws = Values(w), dys = Values(dy), bs = Values(b);
-    ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) {
-      y.Add(yi, xs[xi] * ws[wi]);
-      dx.Add(xi, dys[yi] * ws[wi]);
-      dw.Add(wi, dys[yi] * xs[xi]);
-    });
-    for (int64_t at = 0; at < g.output_shape().Count(); ++at) {
-      const int64_t channel = at / g.col_width % g.out_channels;
-      if (g.bias) y.Add(at, bs[channel]);
-      db.Add(channel, dys[at]);
-    }
+    const PassSums sums(g, x, w, b, dy);
     SetNumThreads(static_cast<int>(random.Int(1, 4)));
     const std::vector<Tensor> inputs =
         g.bias ? std::vector<Tensor>{x, w, b} : std::vector<Tensor>{x, w};
     const Tensor result = RunPass(SpecOf(ConvPass::kForward, g, dtype, tag), inputs,
                                   {g.output_shape()}, GetParam())[0];
     if (HasLayout(g, tag)) ExpectIn(result, tag, "y");
-    ExpectRounded(result, y, "y");
+    ExpectRounded(result, sums.y, "y");
     const Tensor gradient = RunPass(SpecOf(ConvPass::kBackwardX, g, dtype, tag), {dy, w},
                                     {g.input_shape()}, GetParam())[0];
     if (HasLayout(g, tag)) ExpectIn(gradient, tag, "dx");
-    ExpectRounded(gradient, dx, "dx");
+    ExpectRounded(gradient, sums.dx, "dx");
     std::vector<Shape> shapes = {g.weight_shape()};
     if (g.bias) shapes.push_back({g.out_channels});
     const std::vector<Tensor> gradients =
         RunPass(SpecOf(ConvPass::kBackwardW, g, dtype, tag), {dy, x}, shapes, GetParam());
-    ExpectRounded(gradients[0], dw, "dW");
-    if (g.bias) ExpectRounded(gradients[1], db, "db");
+    ExpectRounded(gradients[0], sums.dw, "dW");
+    if (g.bias) ExpectRounded(gradients[1], sums.db, "db");
   }
 }
 
@@ -254,17 +242,7 @@ TEST_P(Depthwise, ForwardWithAddAndActivation) {
                                   RandomTensor(random, g.weight_shape(), dtype)};
     if (g.bias) inputs.push_back(RandomTensor(random, {g.out_channels}, dtype));
     if (spec.has_add) inputs.push_back(RandomTensor(random, g.output_shape(), dtype, -4, 4));
-    Sums y(g.output_shape().Count());
-    const Vector xs = Values(inputs[0]), ws = Values(inputs[1]);
-    ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) { y.Add(yi, xs[xi] * ws[wi]); });
-    const Vector bs = g.bias ? Values(inputs[2]) : Vector();
-    const Vector adds = spec.has_add ? Values(inputs.back()) : Vector();
-    for (size_t at = 0; at < y.value.size(); ++at) {
-      const auto place = static_cast<int64_t>(at);
-      if (g.bias) y.Add(place, bs[at / static_cast<size_t>(g.col_width) % bs.size()]);
-      if (spec.has_add) y.Add(place, adds[at]);
-    }
-    Activate(spec.activation, &y);
+    const Sums y = ForwardSums(spec, inputs);
     const Tensor result = RunPass(spec, inputs, {g.output_shape()}, GetParam())[0];
     if (HasLayout(g, tag)) ExpectIn(result, tag, "y");
     ExpectRounded(result, y, "y");

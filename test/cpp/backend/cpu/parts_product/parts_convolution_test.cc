@@ -57,40 +57,27 @@ void ExpectDefinition(const Recorder& g, Random& random, LaneTag tag, const Part
                b = RandomTensor(random, {g.out_channels}),
                dy = RandomTensor(random, g.output_shape()),
                add = RandomTensor(random, g.output_shape());
-  const Vector xs = Values(x), ws = Values(W), bs = Values(b), dys = Values(dy), adds = Values(add);
-  Sums y(g.output_shape().Count()), dx(g.input_shape().Count()), dw(g.weight_shape().Count()),
-      db(g.out_channels);
-  ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) {
-    y.Add(yi, xs[xi] * ws[wi]);
-    dx.Add(xi, ws[wi] * dys[yi]);
-    dw.Add(wi, xs[xi] * dys[yi]);
-  });
+  const PassSums sums(g, x, W, b, dy);
   ConvSpec spec = Spec(g, ConvPass::kForward, tag);
   spec.has_add = random.Coin(), spec.activation = random.Coin();
   std::vector<Tensor> inputs = {x, W};
   if (g.bias) inputs.push_back(b);
   if (spec.has_add) inputs.push_back(add);
-  for (int64_t i = 0; i < g.output_shape().Count(); ++i) {
-    const int64_t channel = i / g.conv_pixels() % g.out_channels;
-    db.Add(channel, dys[static_cast<size_t>(i)]);
-    if (g.bias) y.Add(i, bs[static_cast<size_t>(channel)]);
-    if (spec.has_add) y.Add(i, adds[static_cast<size_t>(i)]);
-  }
-  Activate(spec.activation, &y);
   ASSERT_EQ(cpu::parts_product::Refuses(spec), "");
-  ExpectExact(Run(spec, unit, inputs, {g.output_shape()})[0], y, parts_error, "y");
+  ExpectExact(Run(spec, unit, inputs, {g.output_shape()})[0], ForwardSums(spec, inputs),
+              parts_error, "y");
 
   spec = Spec(g, ConvPass::kBackwardW, tag);
   std::vector<Shape> shapes = {g.weight_shape()};
   if (g.bias) shapes.push_back({g.out_channels});
   const std::vector<Tensor> gradients = Run(spec, unit, {dy, x}, shapes);
-  ExpectExact(gradients[0], dw, parts_error, "dW");
-  if (g.bias) ExpectExact(gradients[1], db, 0, "db");
+  ExpectExact(gradients[0], sums.dw, parts_error, "dW");
+  if (g.bias) ExpectExact(gradients[1], sums.db, 0, "db");
 
   spec = Spec(g, ConvPass::kBackwardX, tag);
   spec.geometry.bias = false;
   if (!cpu::parts_product::Refuses(spec).empty()) return;
-  ExpectExact(Run(spec, unit, {dy, W}, {g.input_shape()})[0], dx, parts_error, "dx");
+  ExpectExact(Run(spec, unit, {dy, W}, {g.input_shape()})[0], sums.dx, parts_error, "dx");
 }
 
 TEST_P(PartsConvolution, SlowIsTheDefinition) {

@@ -68,17 +68,7 @@ TEST_P(Pointwise, IsTheDefinition) {
                                   RandomTensor(random, g.weight_shape())};
     if (g.bias) inputs.push_back(RandomTensor(random, {g.out_channels}));
     if (spec.has_add) inputs.push_back(RandomTensor(random, g.output_shape(), kFloat32, -4, 4));
-    Sums y(g.output_shape().Count());
-    const Vector xs = Values(inputs[0]), ws = Values(inputs[1]);
-    ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) { y.Add(yi, xs[xi] * ws[wi]); });
-    const Vector bs = g.bias ? Values(inputs[2]) : Vector();
-    const Vector adds = spec.has_add ? Values(inputs.back()) : Vector();
-    for (size_t at = 0; at < y.value.size(); ++at) {
-      const auto place = static_cast<int64_t>(at);
-      if (g.bias) y.Add(place, bs[at / static_cast<size_t>(g.col_width) % bs.size()]);
-      if (spec.has_add) y.Add(place, adds[at]);
-    }
-    Activate(spec.activation, &y);
+    const Sums y = ForwardSums(spec, inputs);
 
     ASSERT_EQ(cpu::pointwise::Refuses(spec, loops_), "");
     const PlanPtr plan = cpu::pointwise::MakePlan(spec, loops_);

@@ -137,34 +137,22 @@ TEST_P(Winograd, EveryPassIsTheDefinition) {
     SCOPED_TRACE(g.ToString());
     const Tensor x = Draw(random, g.input_shape()), w = Draw(random, g.weight_shape());
     const Tensor dy = Draw(random, g.output_shape()), b = Draw(random, {g.out_channels});
-    Sums y(g.output_shape().Count()), dx(g.input_shape().Count()), dw(g.weight_shape().Count());
-    Sums db(g.out_channels);
-    const Vector xs = Values(x), ws = Values(w), dys = Values(dy), bs = Values(b);
-    ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) {
-      y.Add(yi, xs[xi] * ws[wi]);
-      dx.Add(xi, dys[yi] * ws[wi]);
-      dw.Add(wi, dys[yi] * xs[xi]);
-    });
-    for (int64_t at = 0; at < g.output_shape().Count(); ++at) {
-      const int64_t channel = at / g.col_width % g.out_channels;
-      if (g.bias) y.Add(at, bs[channel]);
-      db.Add(channel, dys[at]);
-    }
+    const PassSums sums(g, x, w, b, dy);
     const std::vector<Tensor> inputs =
         g.bias ? std::vector<Tensor>{x, w, b} : std::vector<Tensor>{x, w};
     ExpectSpreadSums(RunPass(ConvPass::kForward, g, inputs, {g.output_shape()}, tag, way_)[0],
-                     g.output_shape(), y, way_, "y");
+                     g.output_shape(), sums.y, way_, "y");
     Recorder plain = g;
     plain.bias = false;
     ExpectSpreadSums(RunPass(ConvPass::kBackwardX, plain, {dy, w}, {g.input_shape()}, tag, way_)[0],
-                     g.input_shape(), dx, way_, "dx");
+                     g.input_shape(), sums.dx, way_, "dx");
     const Shape weights = g.weight_shape(), channels = {g.out_channels};
     const std::vector<Shape> shapes =
         g.bias ? std::vector<Shape>{weights, channels} : std::vector<Shape>{weights};
     const std::vector<Tensor> gradients =
         RunPass(ConvPass::kBackwardW, g, {dy, x}, shapes, tag, way_);
-    ExpectSpreadSums(gradients[0], g.weight_shape(), dw, way_, "dW");
-    if (g.bias) ExpectSums(gradients[1], {g.out_channels}, db, "db");
+    ExpectSpreadSums(gradients[0], g.weight_shape(), sums.dw, way_, "dW");
+    if (g.bias) ExpectSums(gradients[1], {g.out_channels}, sums.db, "db");
   }
 }
 
@@ -194,16 +182,7 @@ TEST_P(Winograd, SlowForwardWithAddReluAndPreparedFilter) {
     if (g.bias) inputs[2] = Draw(random, {g.out_channels});
     if (spec.has_add) inputs.back() = Draw(random, y_shape, 4);
 
-    Sums y(y_shape.Count());
-    const Vector xs = Values(inputs[0]), ws = Values(inputs[1]);
-    ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) { y.Add(yi, xs[xi] * ws[wi]); });
-    const Vector bs = g.bias ? Values(inputs[2]) : Vector();
-    const Vector adds = spec.has_add ? Values(inputs.back()) : Vector();
-    for (int64_t at = 0; at < y_shape.Count(); ++at) {
-      if (g.bias) y.Add(at, bs[at / g.col_width % g.out_channels]);
-      if (spec.has_add) y.Add(at, adds[at]);
-    }
-    Activate(spec.activation, &y);
+    const Sums y = ForwardSums(spec, inputs);
 
     EXPECT_EQ(cpu::winograd::Refuses(spec, lanes_), "");
     const PlanPtr plan = way_.Plan(spec);
@@ -270,17 +249,12 @@ TEST_P(Winograd, ManyTilesDoNotDependOnThreads) {
          RunPass(ConvPass::kBackwardX, g, {dy, w}, {g.input_shape()}, blocked_, way_)[0],
          RunPass(ConvPass::kBackwardW, g, {dy, x}, {g.weight_shape()}, LaneTag::kNhwc, way_)[0]});
   });
-  Sums y(g.output_shape().Count()), dw(g.weight_shape().Count());
-  const Vector xs = Values(x), ws = Values(w), dys = Values(dy);
-  ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) {
-    y.Add(yi, xs[xi] * ws[wi]);
-    dw.Add(wi, dys[yi] * xs[xi]);
-  });
+  const PassSums sums(g, x, w, Tensor(), dy);
   ExpectSpreadSums(
       RunPass(ConvPass::kForward, g, {x, w}, {g.output_shape()}, LaneTag::kNhwc, way_)[0],
-      g.output_shape(), y, way_, "y");
+      g.output_shape(), sums.y, way_, "y");
   ExpectSpreadSums(RunPass(ConvPass::kBackwardW, g, {dy, x}, {g.weight_shape()}, blocked_, way_)[0],
-                   g.weight_shape(), dw, way_, "dW");
+                   g.weight_shape(), sums.dw, way_, "dW");
 }
 
 /// Sums that exceed the L2 cache are accumulated chunk by chunk.
@@ -372,17 +346,11 @@ TEST(WinogradParts, AreAsExactAsFloat32) {
       };
       const Tensor x = draw(g.input_shape()), w = draw(g.weight_shape()),
                    dy = draw(g.output_shape());
-      const Vector xs = Values(x), ws = Values(w), dys = Values(dy);
-      Sums y(g.output_shape().Count()), dx(g.input_shape().Count()), dw(g.weight_shape().Count());
-      ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) {
-        y.Add(yi, xs[xi] * ws[wi]);
-        dx.Add(xi, dys[yi] * ws[wi]);
-        dw.Add(wi, dys[yi] * xs[xi]);
-      });
+      const PassSums sums(g, x, w, Tensor(), dy);
       ForEachPass(g, [&](ConvPass pass, const Shape&, const Shape& result) {
         const bool forward = pass == ConvPass::kForward, to_x = pass == ConvPass::kBackwardX;
         const std::vector<Tensor> inputs = {forward ? x : dy, forward || to_x ? w : x};
-        const Sums& right = forward ? y : to_x ? dx : dw;
+        const Sums& right = forward ? sums.y : to_x ? sums.dx : sums.dw;
         const auto error = [&](const Way& way) {
           const Vector got = Values(RunPass(pass, g, inputs, {result}, LaneTag::kNhwc, way)[0]);
           double sum = 0;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "model/operation/conv/spec.h"
 #include "singa/operation/activation.h"
 #include "singa/operation/recorder.h"
 #include "support.h"
@@ -79,6 +80,51 @@ inline void Activate(const Activation& activation, Sums* sums) {
         break;
     }
   }
+}
+
+/// Calls visit(y, channel) with the row-major position of each output and its channel.
+template <class Visit>
+void ForEachOutput(const Recorder& g, const Visit& visit) {
+  for (int64_t y = 0; y < g.output_shape().Count(); ++y)
+    visit(y, y / g.conv_pixels() % g.out_channels);
+}
+
+/// The sums of each pass. Without a bias, b is not read.
+struct PassSums {
+  Sums y, dx, dw, db;
+  PassSums(const Recorder& g, const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& dy)
+      : y(g.output_shape().Count()),
+        dx(g.input_shape().Count()),
+        dw(g.weight_shape().Count()),
+        db(g.out_channels) {
+    const Vector xs = Values(x), ws = Values(w), dys = Values(dy);
+    const Vector bs = g.bias ? Values(b) : Vector();
+    ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) {
+      y.Add(yi, xs[xi] * ws[wi]);
+      dx.Add(xi, dys[yi] * ws[wi]);
+      dw.Add(wi, dys[yi] * xs[xi]);
+    });
+    ForEachOutput(g, [&](int64_t yi, int64_t channel) {
+      if (g.bias) y.Add(yi, bs[channel]);
+      db.Add(channel, dys[yi]);
+    });
+  }
+};
+
+/// The sums of a forward pass, with its bias, addition and activation.
+inline Sums ForwardSums(const ConvSpec& spec, const std::vector<Tensor>& inputs) {
+  const Recorder& g = spec.geometry;
+  Sums y(g.output_shape().Count());
+  const Vector xs = Values(inputs[0]), ws = Values(inputs[1]);
+  const Vector bs = g.bias ? Values(inputs[2]) : Vector();
+  const Vector adds = spec.has_add ? Values(inputs[spec.add_input()]) : Vector();
+  ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) { y.Add(yi, xs[xi] * ws[wi]); });
+  ForEachOutput(g, [&](int64_t yi, int64_t channel) {
+    if (g.bias) y.Add(yi, bs[channel]);
+    if (spec.has_add) y.Add(yi, adds[yi]);
+  });
+  Activate(spec.activation, &y);
+  return y;
 }
 
 /// None, or one that a convolution may have.

@@ -21,37 +21,6 @@ INSTANTIATE_TEST_SUITE_P(Implementations, ConvTest,
                          testing::Values(Preference::kReference, Preference::kFastest),
                          [](const auto& info) { return std::string(PreferenceName(info.param)); });
 
-struct Expected {
-  Sums y, dx, dw, db;
-  Expected(const Recorder& g, const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& dy)
-      : y(g.output_shape().Count()),
-        dx(g.input_shape().Count()),
-        dw(g.weight_shape().Count()),
-        db(g.out_channels) {
-    const Vector xs = Values(x), ws = Values(w), dys = Values(dy);
-    ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) {
-      y.Add(yi, xs[xi] * ws[wi]);
-      dx.Add(xi, dys[yi] * ws[wi]);
-      dw.Add(wi, dys[yi] * xs[xi]);
-    });
-    const Vector bs = b.empty() ? Vector() : Values(b);
-    for (int64_t i = 0; i < g.output_shape().Count(); ++i) {
-      const int64_t channel = i / g.col_width % g.out_channels;
-      if (!bs.empty()) y.Add(i, bs[channel]);
-      db.Add(channel, dys[i]);
-    }
-  }
-};
-
-/// f(y + add)
-Sums Followed(const Sums& y, const Tensor& add, const Activation& f) {
-  Sums result = y;
-  const Vector adds = add.empty() ? Vector() : Values(add);
-  for (size_t i = 0; i < adds.size(); ++i) result.Add(i, adds[i]);
-  Activate(f, &result);
-  return result;
-}
-
 TEST_P(ConvTest, OneHandleServesEveryInputSize) {
   Random random(5);
   const ConvHandle handle(RandomTensor(random, {8, 3, 16, 16}), {3, 3}, {1, 1}, {1, 1}, 3, 20);
@@ -60,10 +29,10 @@ TEST_P(ConvTest, OneHandleServesEveryInputSize) {
     const Tensor x = RandomTensor(random, shape);
     const Recorder g = WithInput("test", handle.recorder, shape);
     const Tensor dy = RandomTensor(random, g.output_shape());
-    const Expected expected(g, x, w, Tensor(), dy);
-    ExpectSums(ConvForward(x, w, Tensor(), handle), g.output_shape(), expected.y, "y");
-    ExpectSums(ConvBackwardX(dy, w, handle, shape), shape, expected.dx, "dx");
-    ExpectSums(ConvBackwardW(dy, x, handle), g.weight_shape(), expected.dw, "dW");
+    const PassSums sums(g, x, w, Tensor(), dy);
+    ExpectSums(ConvForward(x, w, Tensor(), handle), g.output_shape(), sums.y, "y");
+    ExpectSums(ConvBackwardX(dy, w, handle, shape), shape, sums.dx, "dx");
+    ExpectSums(ConvBackwardW(dy, x, handle), g.weight_shape(), sums.dw, "dW");
   }
 }
 
@@ -94,9 +63,12 @@ TEST_P(ConvTest, AddAndReluKeepLayouts) {
     const Tensor x = ConvForward(RandomTensor(random, g.input_shape()), w, b, handle, {}, true);
     const Vector before = Values(x);
     EXPECT_GE(*std::min_element(before.begin(), before.end()), 0);
-    Expected expected(g, x, w, b, x);
+    ConvSpec spec;
+    spec.geometry = g;
+    spec.has_add = true;
+    spec.activation = true;
     const Tensor y = ConvForward(x, w, b, handle, x, true);
-    ExpectSums(y, x.shape(), Followed(expected.y, x, true), "y");
+    ExpectSums(y, x.shape(), ForwardSums(spec, {x, w, b, x}), "y");
     EXPECT_TRUE(SameLayout(y.layout(), x.layout())) << LayoutName(y.layout());
     EXPECT_EQ(Values(x), before);  // eager execution does not reuse its memory
   }
@@ -121,8 +93,7 @@ TEST_P(ConvTest, AddsInPlaceAndActivates) {
     inputs[1] = RandomTensor(random, g.weight_shape(), dtype);
     if (g.bias) inputs[2] = RandomTensor(random, {48}, dtype);
     inputs.back() = RandomTensor(random, g.output_shape(), dtype);
-    const Expected expected(g, inputs[0], inputs[1], g.bias ? inputs[2] : Tensor(), inputs.back());
-    const Sums sums = Followed(expected.y, inputs.back(), spec.activation);
+    const Sums sums = ForwardSums(spec, inputs);
     for (size_t k = 0; k < inputs.size(); ++k) inputs[k] = InPlanLayout(*plan, k, inputs[k]);
     const int taken = plan->inplace_input(0);
     EXPECT_TRUE(taken == -1 || taken == static_cast<int>(spec.add_input())) << plan->Describe();

@@ -264,10 +264,13 @@ class FilterPlan final : public DepthwisePlan<T> {
                     float* to = weights + v * this->weights_size();
                     std::fill_n(to, this->weights_size(), 0.0f);
                     std::fill_n(bias + v * lanes, lanes, 0.0f);
+                    if (b)
+                      this->ForLanes(v, [&](int64_t channel, int64_t lane) {
+                        bias[v * lanes + lane] = Convert<float>(b[channel]);
+                      });
                     for (int64_t term = 0; term < group_; ++term, to += this->row_size()) {
                       size_t count = 0;
-                      this->ForLanes(v, [&](int64_t channel, int64_t lane) {
-                        if (b) bias[v * lanes + lane] = Convert<float>(b[channel]);
+                      this->ForLanes(v, [&](int64_t channel, int64_t) {
                         const int64_t own = channel % group_;
                         const int64_t filter = gradient_ ? (channel - own + term) * group_ + own
                                                          : channel * group_ + term;

@@ -17,18 +17,20 @@ void CheckQueriesWithoutKeys(int64_t keys) {
   Random random(94);
   for (const DType dtype : {kFloat32, kFloat64, kBFloat16}) {
     AttentionCase c = AttentionCase::Of(random, dtype, {1, 2, 1}, {5, keys}, {8, 4});
-    Vector mask(5 * keys, 1);
-    std::fill_n(mask.begin() + keys, 2 * keys, 0.0);  // queries 1 and 2
-    c.mask = FromValues({5, keys}, mask).AsType(kBool);
-    for (double& value : mask) value = value != 0 ? 0 : -kInf;
-    c.mask = FromValues({5, keys}, mask);
-    for (const Preference preference : kImplementations) {
-      PreferenceScope scope(preference);
-      const std::vector<Tensor> results = Forward(c);
-      for (const int64_t query : {1, 2}) {
-        const Tensor row = results[0].SliceAxis(2, query, query + 1);
-        EXPECT_EQ(Values(row), Vector(8, 0.0));
-        EXPECT_EQ(Values(results[1].SliceAxis(2, query, query + 1)), Vector(2, -kInf));
+    Vector used(5 * keys, 1), added(5 * keys, 0);
+    std::fill_n(used.begin() + keys, 2 * keys, 0.0);  // queries 1 and 2
+    std::fill_n(added.begin() + keys, 2 * keys, -kInf);
+    for (const Tensor& mask :
+         {FromValues({5, keys}, used).AsType(kBool), FromValues({5, keys}, added)}) {
+      c.mask = mask;
+      for (const Preference preference : kImplementations) {
+        PreferenceScope scope(preference);
+        const std::vector<Tensor> results = Forward(c);
+        for (const int64_t query : {1, 2}) {
+          const Tensor row = results[0].SliceAxis(2, query, query + 1);
+          EXPECT_EQ(Values(row), Vector(8, 0.0));
+          EXPECT_EQ(Values(results[1].SliceAxis(2, query, query + 1)), Vector(2, -kInf));
+        }
       }
     }
   }

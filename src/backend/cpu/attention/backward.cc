@@ -108,10 +108,7 @@ class BackwardPlan final : public Plan {
   }
 
   void Run(const Execution& execution) const override {
-    const auto* draw = spec_.has_dropout ? execution.in<uint64_t>(7) : nullptr;
-    formula::AttentionDrawn drawn;
-    if (draw) drawn = {draw[0], draw[1]};
-    const Problem problem(spec_, execution.inputs[4], execution.scalars, drawn, kLanes);
+    const Problem problem(spec_, execution, kLanes);
     auto* tiles = static_cast<float*>(execution.workspace);
     float* all_sums = tiles + threads_ * place_.size();
     float* mask_sums = all_sums + (parts_ == 1 ? threads_ : heads_ * parts_) * sums_size();

@@ -80,9 +80,7 @@ class FewQueriesPlan final : public Plan {
   }
 
   void Run(const Execution& execution) const override {
-    const Scalars& scalars = execution.scalars;
-    if (spec_.has_dropout) StoreDraw(scalars, execution.out<int64_t>(2));
-    const Problem problem(spec_, execution.inputs[3], scalars, {scalars.seed, scalars.offset}, 1);
+    const Problem problem(spec_, execution, 1);
     ForEachTask(spec_.batch * spec_.kv_heads, ThreadsFor(spec_.multiply_adds(), threads_),
                 [&](int64_t head, int64_t slot) {
                   Tile tile;

@@ -48,10 +48,7 @@ class ForwardPlan final : public Plan {
   }
 
   void Run(const Execution& execution) const override {
-    const Scalars& scalars = execution.scalars;
-    if (spec_.has_dropout) StoreDraw(scalars, execution.out<int64_t>(2));
-    const Problem problem(spec_, execution.inputs[3], scalars, {scalars.seed, scalars.offset},
-                          kLanes);
+    const Problem problem(spec_, execution, kLanes);
     const int64_t tiles = Problem::TilesOfHead(spec_);
     const int64_t tasks = spec_.batch * spec_.kv_heads * tiles;
     ForEachTask(tasks, ThreadsFor(spec_.multiply_adds(), threads_),

@@ -1,6 +1,5 @@
 #include "backend/cpu/attention/tile.h"
 
-#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -209,11 +208,6 @@ SINGA_MULTI_ISA float UpdateSoftmaxRow(float* scores, int64_t keys, float* most,
 float LogSumExp(float most, float sum) {
   if (sum == 0) return -kInf;
   return most == -kInf ? sum : most + std::log(sum);  // NaN stays NaN
-}
-
-void StoreDraw(const Scalars& scalars, int64_t* draw) {
-  draw[0] = std::bit_cast<int64_t>(scalars.seed);
-  draw[1] = std::bit_cast<int64_t>(scalars.offset);
 }
 
 SINGA_MULTI_ISA float Dot(const float* a, const float* b, int64_t n) {

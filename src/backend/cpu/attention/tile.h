@@ -58,15 +58,17 @@ struct Tile {
 /// One execution.
 class Problem {
  public:
-  /// `mask` is empty where there is none; dropout takes the words of `drawn`.
-  Problem(const AttentionGeometry& geometry, const Tensor& mask, const Scalars& scalars,
-          const formula::AttentionDrawn& drawn, int64_t lanes)
-      : geometry_(geometry),
-        mask_(mask),
-        scale_(static_cast<float>(scalars.v[0])),
-        first_query_(static_cast<int64_t>(scalars.v[2])),
-        dropout_(drawn, geometry.keys, scalars.v[1]),
-        lanes_(lanes) {}
+  /// Of a forward pass, which tells the words of its dropout to backward.
+  Problem(const AttentionForwardSpec& spec, const Execution& execution, int64_t lanes)
+      : Problem(spec, execution.inputs[3], execution.scalars,
+                {execution.scalars.seed, execution.scalars.offset}, lanes) {
+    if (!spec.has_dropout) return;
+    auto* draw = execution.out<uint64_t>(2);
+    draw[0] = execution.scalars.seed;
+    draw[1] = execution.scalars.offset;
+  }
+  Problem(const AttentionBackwardSpec& spec, const Execution& execution, int64_t lanes)
+      : Problem(spec, execution.inputs[4], execution.scalars, DrawnOf(spec, execution), lanes) {}
 
   float scale() const { return scale_; }
   static int64_t TilesOfHead(const AttentionGeometry& geometry) {
@@ -92,6 +94,22 @@ class Problem {
   void DropoutFactors(const Tile& tile, int64_t first, int64_t n, float* factors) const;
 
  private:
+  /// `mask` is empty where there is none; dropout takes the words of `drawn`.
+  Problem(const AttentionGeometry& geometry, const Tensor& mask, const Scalars& scalars,
+          const formula::AttentionDrawn& drawn, int64_t lanes)
+      : geometry_(geometry),
+        mask_(mask),
+        scale_(static_cast<float>(scalars.v[0])),
+        first_query_(static_cast<int64_t>(scalars.v[2])),
+        dropout_(drawn, geometry.keys, scalars.v[1]),
+        lanes_(lanes) {}
+  static formula::AttentionDrawn DrawnOf(const AttentionBackwardSpec& spec,
+                                         const Execution& execution) {
+    if (!spec.has_dropout) return {};
+    const auto* draw = execution.in<uint64_t>(7);
+    return {draw[0], draw[1]};
+  }
+
   const AttentionGeometry& geometry_;
   AttentionMask<float> mask_;
   float scale_;
@@ -144,9 +162,6 @@ bool UpdateSoftmax(float* scores, int64_t keys, int64_t columns, float* most, fl
 float UpdateSoftmaxRow(float* scores, int64_t keys, float* most, float* sum);
 /// The logarithm of the sum of exponentials, from the maximum of the scores and the sum of weights.
 float LogSumExp(float most, float sum);
-
-/// The result of forward that tells backward what was drawn.
-void StoreDraw(const Scalars& scalars, int64_t* draw);
 
 /// Σ a · b, in float32.
 float Dot(const float* a, const float* b, int64_t n);

@@ -122,10 +122,7 @@ class ForwardPlan final : public Plan {
   }
 
   void Run(const Execution& execution) const override {
-    const Scalars& scalars = execution.scalars;
-    if (spec_.has_dropout) StoreDraw(scalars, execution.out<int64_t>(2));
-    const Problem problem(spec_, execution.inputs[3], scalars, {scalars.seed, scalars.offset},
-                          kLanes);
+    const Problem problem(spec_, execution, kLanes);
     ForEachTask(spec_.batch * spec_.kv_heads, ThreadsFor(spec_.multiply_adds(), threads_),
                 [&](int64_t task, int64_t slot) {
                   RunHead(execution, problem, task / spec_.kv_heads, task % spec_.kv_heads,
@@ -210,10 +207,7 @@ class BackwardPlan final : public Plan {
   }
 
   void Run(const Execution& execution) const override {
-    const auto* draw = spec_.has_dropout ? execution.in<uint64_t>(7) : nullptr;
-    formula::AttentionDrawn drawn;
-    if (draw) drawn = {draw[0], draw[1]};
-    const Problem problem(spec_, execution.inputs[4], execution.scalars, drawn, kLanes);
+    const Problem problem(spec_, execution, kLanes);
     auto* workspace = static_cast<float*>(execution.workspace);
     float* all_sums = workspace + threads_ * place_.size();
     const int64_t threads = ThreadsFor(spec_.multiply_adds(), threads_);

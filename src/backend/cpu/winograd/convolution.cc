@@ -80,18 +80,10 @@ class FilterPlan final : public WinogradPlan {
     const int64_t shared = by_panel_ ? values_.size : prepared_ ? 0 : filter_.size * filter_.count;
     return static_cast<size_t>(shared + threads_ * thread_size()) * sizeof(float);
   }
-  int inplace_input(size_t i) const override {
-    return i == 0 && spec_.has_add ? static_cast<int>(spec_.add_input()) : -1;
-  }
 
   void Run(const Execution& execution) const override {
-    const T* bias = spec_.geometry.bias ? execution.in<T>(2) : nullptr;
-    const T* add = spec_.has_add ? execution.in<T>(spec_.add_input()) : nullptr;
-    const Call call{execution.in<T>(0),
-                    execution.in<T>(1),
-                    {bias, add, static_cast<bool>(spec_.activation)},
-                    execution.out<T>(0),
-                    static_cast<float*>(execution.workspace)};
+    const Call call{execution.in<T>(0), execution.in<T>(1), AfterOf<T>(execution),
+                    execution.out<T>(0), static_cast<float*>(execution.workspace)};
     by_panel_ ? RunByPanel(call) : RunByTiles(call);
   }
 

@@ -95,16 +95,9 @@ class FilterPartsPlan final : public WinogradPlan {
            static_cast<size_t>(threads_) * own_bytes();
   }
   double factor_error() const override { return batch_blocked::PartsError(unit_.parts); }
-  int inplace_input(size_t i) const override {
-    return i == 0 && spec_.has_add ? static_cast<int>(spec_.add_input()) : -1;
-  }
 
   void Run(const Execution& execution) const override {
-    const float* bias = spec_.geometry.bias ? execution.in<float>(2) : nullptr;
-    const float* add = spec_.has_add ? execution.in<float>(spec_.add_input()) : nullptr;
-    const Call call{execution.in<float>(0),
-                    execution.in<float>(1),
-                    {bias, add, static_cast<bool>(spec_.activation)},
+    const Call call{execution.in<float>(0), execution.in<float>(1), AfterOf<float>(execution),
                     execution.out<float>(0)};
     Memory memory(execution.workspace);
     const PackedPanels filter(&memory, filter_panels(), packed_);

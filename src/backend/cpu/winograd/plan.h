@@ -10,6 +10,7 @@
 
 #include "backend/cpu/winograd/filter.h"
 #include "backend/cpu/winograd/taps.h"
+#include "backend/cpu/winograd/tiles.h"
 #include "core/layout/channel_lanes.h"
 #include "model/operation/conv/spec.h"
 #include "singa/core/plan.h"
@@ -67,9 +68,20 @@ class WinogradPlan : public Plan {
   LayoutPtr output_layout(size_t i) const override {
     return i < outputs_.size() ? outputs_[i] : nullptr;
   }
+  int inplace_input(size_t i) const override {
+    return i == 0 && spec_.has_add ? static_cast<int>(spec_.add_input()) : -1;
+  }
   bool spreads_error() const override { return true; }
 
  protected:
+  /// What follows the sums of a forward pass.
+  template <class T>
+  After<T> AfterOf(const Execution& execution) const {
+    return {spec_.geometry.bias ? execution.in<T>(2) : nullptr,
+            spec_.has_add ? execution.in<T>(spec_.add_input()) : nullptr,
+            static_cast<bool>(spec_.activation)};
+  }
+
   const ConvSpec spec_;
   const int threads_;
 

@@ -2,25 +2,13 @@
 
 #include "backend/cuda/cudnn/conv_problem.h"
 
-#include <gtest/gtest.h>
-
+#include "backend/cuda/cudnn/emulated_cudnn.h"
 #include "backend/cuda/cudnn/engines.h"
-#include "emulated_gpu/library/libraries.h"
-#include "singa/dispatch/plan_cache.h"
 
 namespace singa::cudnn {
 namespace {
 
-/// Restores the settings and the emulated library.
-class ConvProblemTest : public ::testing::Test {
- protected:
-  void TearDown() override {
-    SetTf32(false);
-    SetDeterministic(true);
-    SetStrict(false);
-    emulated::Reset();
-  }
-};
+using ConvProblemTest = EmulatedCudnn;
 
 ConvSpec SpecOf(ConvPass pass, DType dtype = kFloat32) {
   ConvSpec spec;

@@ -3,9 +3,8 @@
 
 #include <algorithm>
 
+#include "backend/cuda/cudnn/emulated_cudnn.h"
 #include "backend/cuda/cudnn/engines.h"
-#include "backend/cuda/test_gpu.h"
-#include "emulated_gpu/library/libraries.h"
 #include "model/dispatch/dispatch.h"
 #include "model/operation/batchnorm/spec.h"
 #include "model/operation/conv/spec.h"
@@ -25,21 +24,7 @@ constexpr const char* kConvWithSums = "ConvForwardStatistics";
 constexpr const char* kNorm = "BatchNormForwardTraining";
 constexpr const char* kNormFromSums = "BatchNormForwardFromSums";
 
-class EmulatedCudnnStatisticsTest : public ::testing::Test {
- protected:
-  void SetUp() override { Clear(); }
-  void TearDown() override { Clear(); }
-  static void Clear() {
-    emulated::Reset();
-    ClearPlanCache();
-    ClearTuningChoices();
-    ForgetMeasurements();
-    SetTf32(false);
-    SetLayoutMode(LayoutMode::kAuto);
-  }
-
-  const DevicePtr gpu_ = Gpu();
-};
+using EmulatedCudnnStatisticsTest = EmulatedCudnn;
 
 // ---- the operation
 

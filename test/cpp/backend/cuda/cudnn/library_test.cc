@@ -1,8 +1,7 @@
 // Convolutions and matrix products on the emulated GPU: whole calls against the CPU's reference,
 // and the choice of engines. Loops on the host emulate cuDNN and cuBLASLt.
 
-#include "backend/cuda/test_gpu.h"
-#include "emulated_gpu/library/libraries.h"
+#include "backend/cuda/cudnn/emulated_cudnn.h"
 #include "model/dispatch/dispatch.h"
 #include "model/dispatch/select.h"
 #include "model/operation/conv/spec.h"
@@ -17,26 +16,8 @@ namespace {
 
 using namespace test;
 
-class EmulatedCudnnTest : public ::testing::Test {
+class EmulatedCudnnTest : public EmulatedCudnn {
  protected:
-  void SetUp() override {
-    gpu_ = Gpu();
-    Clear();
-  }
-  void TearDown() override {
-    Clear();
-    SetTf32(false);
-    SetDeterministic(true);
-    SetStrict(false);
-    SetLayoutMode(LayoutMode::kAuto);
-  }
-  static void Clear() {
-    emulated::Reset();
-    ClearPlanCache();
-    ClearTuningChoices();
-    ForgetMeasurements();
-    SetTuningScope("");
-  }
   Tensor OnGpu(const Tensor& t) const { return t.empty() ? t : t.ToDevice(gpu_); }
   /// A forward convolution with 8 channels and 3 x 3 filters, on the GPU.
   Tensor Convolve(const std::string& prefer, size_t limit = kWorkspaceByteLimit) const {
@@ -47,7 +28,6 @@ class EmulatedCudnnTest : public ::testing::Test {
         x, w, Tensor(),
         ConvHandle(x, {3, 3}, {1, 1}, {1, 1}, 8, 4, false, 1, {1, 1}, limit, prefer));
   }
-  DevicePtr gpu_;
 };
 
 /// Error bounds for sums of `length` products of numbers below 1.

@@ -3,9 +3,8 @@
 
 #include <map>
 
+#include "backend/cuda/cudnn/emulated_cudnn.h"
 #include "backend/cuda/runtime/channels_last.h"
-#include "backend/cuda/test_gpu.h"
-#include "emulated_gpu/library/libraries.h"
 #include "model/dispatch/dispatch.h"
 #include "model/dispatch/select.h"
 #include "model/operation/batchnorm/spec.h"
@@ -39,16 +38,8 @@ BatchNormBackwardSpec BackwardSpec(const Shape& shape = kShape, DType dtype = kF
   return spec;
 }
 
-class EmulatedCudnnNormTest : public ::testing::Test {
+class EmulatedCudnnNormTest : public EmulatedCudnn {
  protected:
-  void SetUp() override { Clear(); }
-  void TearDown() override { Clear(); }
-  static void Clear() {
-    emulated::Reset();
-    ClearPlanCache();
-    ClearTuningChoices();
-    ForgetMeasurements();
-  }
   /// Enters an engine for the Spec in the tuning table.
   template <class Spec>
   void Choose(const Spec& spec, const std::string& engine) const {
@@ -65,8 +56,6 @@ class EmulatedCudnnNormTest : public ::testing::Test {
   static std::string Refusal(const Spec& spec) {
     return FindKernel<Spec>("cudnn", DeviceKind::kCuda)->Make(spec).reason();
   }
-
-  const DevicePtr gpu_ = Gpu();
 };
 
 /// The arguments of both directions, on the CPU.

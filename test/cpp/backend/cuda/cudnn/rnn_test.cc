@@ -5,8 +5,7 @@
 
 #include <algorithm>
 
-#include "backend/cuda/test_gpu.h"
-#include "emulated_gpu/library/libraries.h"
+#include "backend/cuda/cudnn/emulated_cudnn.h"
 #include "emulated_gpu/queue.h"
 #include "model/dispatch/kernel.h"
 #include "model/operation/rnn/rnn_case.h"
@@ -86,22 +85,7 @@ void ExpectClose(const std::vector<Tensor>& got, const std::vector<Tensor>& want
   }
 }
 
-class EmulatedCudnnRnnTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    gpu_ = Gpu();
-    Clear();
-  }
-  void TearDown() override {
-    SetTf32(false);
-    Clear();
-  }
-  static void Clear() {
-    emulated::Reset();
-    ClearPlanCache();
-  }
-  DevicePtr gpu_;
-};
+using EmulatedCudnnRnnTest = EmulatedCudnn;
 
 TEST_F(EmulatedCudnnRnnTest, RandomNetworksEqualTheReference) {
   Random random(1);

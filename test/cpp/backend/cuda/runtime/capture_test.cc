@@ -23,15 +23,31 @@
 namespace singa::test {
 namespace {
 
+Vector Four(double value) { return Vector(4, value); }
+
 class CaptureTest : public ::testing::Test {
  protected:
+  /// Replays a graph on four values i for each i from 0 to 3, and expects four of expected(i).
+  /// Returns how much the last replay queues.
+  template <class Expected>
+  uint64_t LastQueued(Graph& graph, const Expected& expected) const {
+    uint64_t queued = 0;
+    for (int i = 0; i < 4; ++i) {
+      const Tensor x = Full({4}, i, gpu_);
+      const uint64_t before = cuda::emulated::Queued();
+      EXPECT_TRUE(graph.Start({x}));
+      graph.Run(0);
+      const Tensor y = graph.Finish()[0];
+      queued = cuda::emulated::Queued() - before;
+      EXPECT_EQ(Values(y), Four(expected(i)));
+    }
+    return queued;
+  }
   std::unique_ptr<CapturedWork> Capture(const std::function<void()>& queue) const {
     return dynamic_cast<Capturer&>(*gpu_).Capture(queue);
   }
   const DevicePtr gpu_ = Gpu();
 };
-
-Vector Four(double value) { return Vector(4, value); }
 
 TEST_F(CaptureTest, RunsAtEachLaunchOnWhatItsMemoryHoldsThen) {
   const Tensor x = Full({4}, 1, gpu_), y = Full({4}, 0, gpu_);
@@ -266,17 +282,8 @@ TEST_F(CaptureTest, WhatCannotBeCapturedIsQueuedBetween) {
         return std::vector<Tensor>{y};
       },
       Full({4}, 1, gpu_));
-  uint64_t queued = 0;
-  for (int i = 0; i < 4; ++i) {
-    const Tensor x = Full({4}, i, gpu_);
-    const uint64_t before = cuda::emulated::Queued();
-    ASSERT_TRUE(graph->Start({x}));
-    graph->Run(0);
-    const Tensor y = graph->Finish()[0];
-    queued = cuda::emulated::Queued() - before;
-    EXPECT_EQ(Values(y), Four(i + 6));
-  }
-  EXPECT_EQ(queued, 6u);  // the input, three additions, two copies, three additions, the result
+  EXPECT_EQ(LastQueued(*graph, [](int i) { return i + 6; }),
+            6u);  // the input, three additions, two copies, three additions, the result
 }
 
 /// Adds one, and allocates from CUDA meanwhile. Like some libraries, it hides that this is refused.
@@ -302,17 +309,8 @@ TEST_F(CaptureTest, WhatSpoilsACaptureIsFoundAndQueuedBetween) {
         return std::vector<Tensor>{Unary(UnaryOp::kMulScalar, Unary(UnaryOp::kAddScalar, z, 1), 2)};
       },
       Full({4}, 1, gpu_));
-  uint64_t queued = 0;
-  for (int i = 0; i < 4; ++i) {
-    const Tensor x = Full({4}, i, gpu_);
-    const uint64_t before = cuda::emulated::Queued();
-    ASSERT_TRUE(graph->Start({x}));
-    graph->Run(0);
-    const Tensor y = graph->Finish()[0];
-    queued = cuda::emulated::Queued() - before;
-    EXPECT_EQ(Values(y), Four(2 * (i + 4)));
-  }
-  EXPECT_EQ(queued, 5u);  // the input, two additions, Secretive's, two operations, the result
+  EXPECT_EQ(LastQueued(*graph, [](int i) { return 2 * (i + 4); }),
+            5u);  // the input, two additions, Secretive's, two operations, the result
   EXPECT_NE(graph->ToString().find("queued by itself: Secretive: it cannot be captured"),
             std::string::npos)
       << graph->ToString();

@@ -4,17 +4,22 @@
     PYTHONPATH=build/ci/python python scripts/torch_zoo.py [--shard 1/4] [--only PATTERN]
     PYTHONPATH=build/ci/python python scripts/torch_zoo.py --only drawn --drawn 1000
     PYTHONPATH=build/ci/python python scripts/torch_zoo.py --page
+    PYTHONPATH=build/ci/python python scripts/torch_zoo.py --draw-further
 
-The networks are a small one of each module of timm, all of torchvision's classification and
-segmentation, and six architectures of transformers, where these packages are installed, and with
---drawn so many random modules (`test/python/support/drawn_modules`). Weights are random, rates of
-dropout 0, and inputs two of the smallest size that the network takes. Small networks come first.
+The networks are a small one of each module of timm, ten further ones of each of its ten largest
+modules, all of torchvision's classification and segmentation, and six architectures of
+transformers, where these packages are installed, and with --drawn so many random modules
+(`test/python/support/drawn_modules`). A pattern of --only names a group (timm, further,
+torchvision, transformers, drawn), or networks by package and name, such as timm/resnet*. Weights
+are random, rates of dropout 0, and inputs two of the smallest size that the network takes. Small
+networks come first.
 
 Each network runs in a process of its own, first all of them in float64, then in float32. Its result
 is a file in --results. With --page the script runs nothing: it puts these results into
 `docs/coming_from/torch_zoo.csv`, which keeps those of earlier runs with the installed versions of
 PyTorch and of the network's package, and writes the counts of the page. A run leaves out what has a
-result, and what is right in the table; with --again nothing.
+result, and what is right in the table; with --again nothing. --draw-further prints the further
+networks, drawn again.
 
 A network is right in float64 if each error is at most that of amplified rounding: then singa
 computes what PyTorch does. Where it is not, rounding is measured by more runs of PyTorch, and each
@@ -33,6 +38,7 @@ import csv
 import fnmatch
 import json
 import multiprocessing
+import random
 import re
 import sys
 import tempfile
@@ -40,7 +46,7 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -60,7 +66,7 @@ PAGE = ROOT / "docs" / "coming_from" / "torch_zoo.md"
 MARKS = "<!-- counts -->\n", "<!-- end of counts -->\n"
 #: What is known of each network, from which the page is made.
 TABLE = PAGE.with_suffix(".csv")
-COLUMNS = ("network", "with", "inputs", "batch", "float64", "float32", "why")
+COLUMNS = ("network", "with", "inputs", "batch", "float64", "why", "float32", "float32: why")
 
 Result = dict[str, Any]
 Row = dict[str, str]
@@ -89,6 +95,34 @@ TIMM = """
     mobilenetv5_base deepseek_vit_412m
 """
 
+#: Ten further names of each of the ten modules of timm 1.0.31 with the most names, drawn with seed
+#: 0 from those of at most 30 million parameters, by size: `draw_further` prints them.
+FURTHER = """
+    test_vit2 test_convnext3 test_coatnet test_vit3 test_vit4 lcnet_035 tf_mobilenetv3_small_075
+    convnext_zepto_rms convnext_zepto_rms_ols lcnet_075 mobilenetv3_small_100 regnety_002
+    convnext_atto_rms convnext_atto mobilenetv4_conv_small tf_mobilenetv3_large_075 lcnet_150
+    convnext_femto_ols convnextv2_femto efficientnet_b0_gn efficientnet_es_pruned
+    vit_tiny_patch16_dinov3_qkvb eva02_tiny_patch14_336 mobilenet_edgetpu_v2_s efficientnet_lite2
+    tf_efficientnet_lite2 semnasnet_140 regnety_008 regnetz_005 regnetx_008 mixnet_l tf_mixnet_l
+    maxvit_pico_rw_256 mobileone_s2 tf_efficientnetv2_b1 vit_xsmall_patch16_clip_224 fbnetv3_b
+    nf_regnet_b0 convnext_pico convnextv2_pico mobilenetv4_conv_medium nf_regnet_b1 resnext26ts
+    seresnext26ts gcresnext26ts efficientnet_el_pruned bat_resnext26ts resnetblur18
+    vit_dwee_patch16_reg1_gap_256 nf_regnet_b2 mobilenetv3_large_150d mobileone_s4
+    coatnet_nano_rw_224 regnetx_032 maxvit_nano_rw_256 nf_resnet26 nf_ecaresnet26
+    maxxvit_rmlp_nano_rw_256 resnet32ts nf_regnet_b3 regnety_032 eca_resnet33ts regnetv_040
+    regnety_040 regnety_040_sgn vit_small_patch16_dinov3 vit_small_patch16_dinov3_qkvb resnet34d
+    resnetaa34d vit_pe_spatial_small_patch16_512 vit_small_patch16_rope_mixed_224
+    vit_small_patch14_dinov2 flexivit_small vit_small_patch16_rope_mixed_ape_224
+    vit_small_patch16_384 vit_little_patch16_reg1_gap_256 vit_little_patch16_reg4_gap_256 regnetz_d8
+    maxxvitv2_nano_rw_256 vit_pe_core_small_patch16_384 eca_nfnet_l0 ecaresnet101d_pruned
+    resnext50_32x4d coatnet_0_224 nf_resnet50 resnet50_gn resnetblur50 nf_ecaresnet50 gcresnet50t
+    coatnet_0_rw_224 coatnet_rmlp_0_rw_224 seresnext50_32x4d nf_seresnet50 seresnet50 seresnetaa50d
+    convnext_tiny_hnf vit_small_plus_patch16_dinov3 vit_small_plus_patch16_dinov3_qkvb regnetz_040_h
+    maxvit_tiny_rw_256
+"""
+#: Most parameters of these.
+MOST = 30_000_000
+
 TRANSFORMERS = ("gpt2", "bert", "vit", "resnet", "convnext", "swin")
 
 
@@ -109,17 +143,52 @@ def networks_of_torchvision() -> list[str]:
     ]
 
 
+def draw_further() -> list[str]:
+    """What FURTHER lists."""
+    import torch
+    from torch_models import imported
+
+    timm = imported("timm")
+    modules = {module: timm.list_models(module=module) for module in timm.list_modules()}
+    largest = sorted(modules, key=lambda module: (-len(modules[module]), module))[:10]
+    sizes: dict[str, int] = {}
+    for module in largest:
+        drawn = sorted({*modules[module]} - {*TIMM.split()})
+        random.Random(0).shuffle(drawn)
+        found = 0
+        for name in drawn:
+            with torch.device("meta"):
+                size = sum(p.numel() for p in timm.create_model(name).parameters())
+            if size <= MOST and found < 10:
+                sizes[name], found = size, found + 1
+    return sorted(sizes, key=lambda name: (sizes[name], name))
+
+
+#: The networks of each group, as "package/name", and its title in the page.
+GROUPS: dict[str, tuple[Callable[[], list[str]], str]] = {
+    "timm": (lambda: [f"timm/{name}" for name in TIMM.split()], "timm's modules"),
+    "further": (
+        lambda: [f"timm/{name}" for name in FURTHER.split()],
+        "timm's ten largest modules, ten further names of each",
+    ),
+    "torchvision": (
+        lambda: [f"torchvision/{name}" for name in networks_of_torchvision()],
+        "torchvision's",
+    ),
+    "transformers": (
+        lambda: [f"transformers/{name}" for name in TRANSFORMERS],
+        "transformers'",
+    ),
+}
+
+
 def names(pattern: str, drawn: int) -> list[str]:
-    """The networks that a pattern matches, as "package/name"."""
-    packages: dict[str, Callable[[], Iterable[str]]] = {
-        "drawn": lambda: map(str, range(drawn)),
-        "transformers": lambda: TRANSFORMERS,
-        "timm": TIMM.split,
-        "torchvision": networks_of_torchvision,
-    }
-    wanted = fnmatch.filter(packages, pattern.partition("/")[0])
-    found = [f"{package}/{name}" for package in wanted for name in packages[package]()]
-    return fnmatch.filter(found, pattern if "/" in pattern else f"{pattern}/*")
+    """The networks that a pattern matches: of whole groups, or by package and name."""
+    modules = [f"drawn/{seed}" for seed in range(drawn)]
+    groups = {"drawn": lambda: modules} | {group: made for group, (made, _) in GROUPS.items()}
+    if "/" not in pattern:
+        return [name for group in fnmatch.filter(groups, pattern) for name in groups[group]()]
+    return fnmatch.filter([name for made in groups.values() for name in made()], pattern)
 
 
 def make(name: str) -> tuple[Any, tuple[Any, ...]]:
@@ -378,9 +447,12 @@ def row_of(result: Mapping[str, Any], before: Row) -> Row:
         "inputs": shapes,
         "batch": {True: "open", False: "fixed"}.get(result.get("open", ""), ""),
     }
-    for kind in ("float64", "float32"):
-        row[kind] = verdict(result, kind) or before.get(kind) or "not tried"
-    return row | {"why": why(result)}
+    for kind, reason in (("float64", "why"), ("float32", "float32: why")):
+        if kind in result:
+            row |= {kind: verdict(result, kind), reason: why(result[kind])}
+        else:
+            row |= {kind: before.get(kind) or "not tried", reason: before.get(reason, "")}
+    return row
 
 
 def verdict(result: Mapping[str, Any], kind: str) -> str:
@@ -395,28 +467,18 @@ def verdict(result: Mapping[str, Any], kind: str) -> str:
     return word
 
 
-def why(result: Mapping[str, Any]) -> str:
+def why(found: Mapping[str, Any]) -> str:
     """The reason of a refusal, or the largest error of a network that is not right, or was not at
-    first, for a table."""
-    for kind in ("float64", "float32"):
-        found = result.get(kind, {})
-        for way, words in (("wrong", ""), ("at first", "at a second look; at first ")):
-            if found.get(way):
-                what, error, own, _ = found[way][0]
-                return f"{words}{what}: {error:.1e} beside {own:.1e} of PyTorch"
-        lines = found.get("reason", "").strip().splitlines()
-        if lines:
-            return lines[-1].strip()[:200]
-    return ""
+    first, for a table. `found` is what was found in one type."""
+    for way, words in (("wrong", ""), ("at first", "at a second look; at first ")):
+        if found.get(way):
+            what, error, own, _ = found[way][0]
+            return f"{words}{what}: {error:.1e} beside {own:.1e} of PyTorch"
+    lines = found.get("reason", "").strip().splitlines()
+    return lines[-1].strip()[:200] if lines else ""
 
 
 # The page.
-
-_PACKAGES = {
-    "timm": "timm's modules",
-    "torchvision": "torchvision's",
-    "transformers": "transformers'",
-}
 
 
 def write_page(folder: Path) -> None:
@@ -432,26 +494,26 @@ def write_page(folder: Path) -> None:
         writer.writerows(rows[name] for name in sorted(every) if name in rows)
     before, first, rest = PAGE.read_text().partition(MARKS[0])
     after = rest.partition(MARKS[1])[2]
-    PAGE.write_text(before + first + "\n" + counts(rows, every) + "\n" + MARKS[1] + after)
+    PAGE.write_text(before + first + "\n" + counts(rows) + "\n" + MARKS[1] + after)
 
 
-def counts(rows: Mapping[str, Row], every: Iterable[str]) -> str:
-    """The counts of verdicts in Markdown, and the networks without one. `every` are all names."""
+def counts(rows: Mapping[str, Row]) -> str:
+    """The counts of verdicts in Markdown, and the networks without one."""
     lines = [
         "| networks | all | tried | right in float64 | wrong | refused | failed | float32: right "
         "| in strict mode | in the spread | beyond |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    every = list(every)
-    for package, title in _PACKAGES.items():
-        own = [name for name in every if name.startswith(f"{package}/")]
+    missing: list[str] = []
+    for made, title in GROUPS.values():
+        own = made()
+        missing += sorted(name for name in own if name not in rows)
         tried = [rows[name] for name in own if name in rows]
         wide, narrow = (Counter(row[kind] for row in tried) for kind in ("float64", "float32"))
         numbers = [len(own), len(tried) - wide["not tried"]]
         numbers += [wide[each] for each in ("right", "wrong", "refused", "failed")]
         numbers += [narrow[each] for each in ("right", "strict mode", "in the spread", "beyond")]
         lines.append(f"| {title} | " + " | ".join(map(str, numbers)) + " |")
-    missing = [name for name in sorted(every) if name not in rows]
     if missing:
         lines += ["", f"Not tried ({len(missing)}): {', '.join(missing)}."]
     return "\n".join(lines) + "\n"
@@ -485,7 +547,11 @@ def main() -> int:
     parser.add_argument("--again", action="store_true", help="also what has a result")
     parser.add_argument("--limit", type=int, default=LIMIT, help="seconds for a network")
     parser.add_argument("--page", action="store_true", help="write the table and the page")
+    parser.add_argument("--draw-further", action="store_true", help="print the further networks")
     options = parser.parse_args()
+    if options.draw_further:
+        print(*draw_further())
+        return 0
     if options.page:
         write_page(options.results)
         return 0
@@ -505,7 +571,7 @@ def main() -> int:
                 file.with_suffix(".part").write_text(json.dumps(result, indent=1))
                 file.with_suffix(".part").replace(file)
                 known = result[kind]["verdict"]
-                print(kind, name, known, why({kind: result[kind]}), flush=True)
+                print(kind, name, known, why(result[kind]), flush=True)
             wrong += kind == "float64" and known == "wrong"
     return wrong > 0
 

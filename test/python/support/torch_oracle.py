@@ -146,7 +146,10 @@ class Comparison:
         self.loss = _Weighted()
         self.net = singa.from_torch(self.module, self.inputs, loss=self.loss.of_singa, **options)
         self.floor = _WIDE_FLOOR if wide and not _has_float32(self.net) else _FLOOR
-        self.start = {name: x.numpy().copy() for name, x in self.net.get_states().items()}
+        # These arrays are the module's own, which no run changes: networks may be large.
+        self.start = {name: x.numpy() for name, x in self.module.state_dict().items()}
+        for name, x in self.net.get_states().items():
+            assert np.array_equal(x.numpy(), self.start[name]), f"{name} differs at first"
         self.given = [_tensor(x) for x in self.inputs]
 
     def inference(self) -> Iterator[Finding]:

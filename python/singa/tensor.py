@@ -52,7 +52,9 @@ from .tape.operator import apply
 from .tape.reading import read_followers
 from .tape.tensor import Tensor
 
-words.answers(Tensor, words.TENSORS)
+words.answers(
+    Tensor, words.of_tensors(vars(ops)["__all__"], [name for name in dir(Tensor) if name[0] != "_"])
+)
 tracebacks.install()  # every program that computes imports this module
 
 __all__ = [

@@ -125,7 +125,8 @@ __all__ = [
     "training_transform",
 ]
 
+words.answers(DataLoader, words.LOADERS)
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        raise words.module_error(__name__, name)
+        return words.missing(__name__, name)

@@ -75,9 +75,11 @@ def closest(word: str, known: Iterable[str]) -> str | None:
     """The known word that is nearly `word`, as resnet50 is ResNet-50, if there is one."""
     import difflib  # a program without mistakes needs none
 
-    by_letters = {_letters(each): each for each in known}
+    by_letters: dict[str, list[str]] = {}
+    for each in sorted(known):
+        by_letters.setdefault(_letters(each), []).append(each)
     close = difflib.get_close_matches(_letters(word), by_letters, 1, 0.7)
-    return by_letters[close[0]] if close else None
+    return difflib.get_close_matches(word, by_letters[close[0]], 1, 0.0)[0] if close else None
 
 
 def _letters(word: str) -> str:

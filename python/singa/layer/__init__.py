@@ -61,7 +61,7 @@ if TYPE_CHECKING:  # type checkers follow the imports
 else:
     _public = defined(*modules_of(__name__, _INTERNAL_MODULES), internal=_INTERNAL)
     globals().update(_public)
-    words.answers(_public["Layer"], words.LAYERS)
+    words.answers(_public["Layer"], {**words.LAYERS, **words.PARTS})
     __all__ = [*_public, *_ALIASES]
 
 

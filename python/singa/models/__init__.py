@@ -167,8 +167,21 @@ def __getattr__(name: str) -> Any:
         from .sequential import Sequential
 
         return Sequential
-    made = {name: f"models.create({name!r})"} if canonical_name(name) else {}
-    raise words.attribute_error(f"module {__name__!r}", name, made)
+    answer = ""
+    if name.endswith("_Weights"):  # torchvision's
+        answer = "singa.training.pretrained.load_pretrained(folder)"
+    elif not name.startswith("_"):  # what Python asks for
+        from ..launcher.command_line import closest
+
+        network = canonical_name(name) or closest(name, names())
+        answer = f"models.create({network!r})" if network else ""
+    if answer:
+        raise words.attribute_error(f"module {__name__!r}", name, {name: answer})
+    return words.missing(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 __all__ = ["Sequential", "canonical_name", "create", "names"]

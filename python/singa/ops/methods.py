@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from ..dtypes import (
     is_float,
 )
 from ..raw import arrays
+from ..raw.check import axis_of
 from ..tape.elements import as_raw
 from ..tape.grad_mode import state
 from ..tape.operator import apply
@@ -285,13 +286,17 @@ class Methods:
         return reshape(self, _each(shape, more))
 
     @_recorded_if_led
-    def transpose(self: Any, axes: Sequence[int] | None = None) -> Tensor:
-        """A view with permuted axes (default: reversed); see `autograd.transpose`.
+    def transpose(self: Any, axes: Axes = None, other: int | None = None) -> Tensor:
+        """A view with permuted axes (default: reversed); see `autograd.transpose`. Two integers are
+        axes that change places, as in PyTorch.
 
-        >>> tensor.zeros((2, 3, 4)).transpose().shape
-        (4, 3, 2)
+        >>> tensor.zeros((2, 3, 4)).transpose().shape, tensor.zeros((2, 3, 4)).transpose(1, 2).shape
+        ((4, 3, 2), (2, 4, 3))
         """
-        return transpose(self, axes)
+        if other is not None:
+            pair = [axis_of("transpose", axis, self.shape) for axis in (axes, other)]
+            axes = [sum(pair) - k if k in pair else k for k in range(len(self.shape))]
+        return transpose(self, cast("Sequence[int] | None", axes))
 
     def contiguous(self: Any) -> Tensor:
         """This tensor if its elements lie in row-major order, otherwise a copy in that order.
@@ -318,12 +323,16 @@ class Methods:
             t.name = self.name
         return t
 
-    def repeat(self: Any, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
+    def repeat(
+        self: Any, repeats: int | Sequence[int], axis: int | None = None, *more: int
+    ) -> Tensor:
         """Repeats elements along `axis`, or of the flattened tensor, as numpy.repeat.
 
         >>> tensor.Tensor(data=[1.0, 2.0]).repeat(2)
         Tensor([1., 1., 2., 2.], dtype=float32)
         """
+        if more:
+            raise TypeError("[repeat] repeats elements, as NumPy: use autograd.tile(x, repeats)")
         return apply(Repeat(repeats, axis), self)
 
     def as_type(self: Any, dtype: int | str) -> Tensor:
@@ -463,7 +472,9 @@ class Methods:
             else:
                 dtype = target
         if isinstance(device, str) and device != "cpu":
-            raise TypeError(f"[to] a device is a Device or 'cpu', got {device!r}; see singa.device")
+            raise TypeError(
+                f"[to] a device is a Device or 'cpu', got {device!r}: use device.create_cuda_gpu()"
+            )
         y = self
         if device is not None:
             y = y.cpu() if device == "cpu" else _moved(y, device)

@@ -36,7 +36,13 @@ if TYPE_CHECKING:  # type checkers follow the imports
 else:
     _public = defined(*modules_of(__name__, _INTERNAL_MODULES), internal=_INTERNAL)
     globals().update(_public)
+    words.answers(_public["Optimizer"], words.OPTIMIZERS)
+    words.answers(_public["DecayScheduler"], words.SCHEDULES)
+    words.answers(_public["ReduceOnPlateau"], {"step": "update(metric)"})
+    words.answers(_public["GradScaler"], words.SCALERS)
+    words.answers(_public["EMA"], words.AVERAGES)
+    words.answers(_public["SWA"], words.AVERAGES)
     __all__ = [*_public]
 
     def __getattr__(name: str) -> Any:
-        raise words.module_error(__name__, name)
+        return words.missing(__name__, name)

@@ -15,6 +15,7 @@ from typing import Any
 
 from .. import singa_wrap, tensor
 from ..raw.check import names_keywords
+from ..raw.words import spelled
 from ..tensor import Tensor
 from .hyperparameter import hyperparameter, scheduled
 from .schedule import DecayScheduler
@@ -213,6 +214,7 @@ class AdaGrad(UpdateRule):
 
 
 @names_keywords
+@spelled(betas=["beta_1", "beta_2"], eps="epsilon")
 class Adam(UpdateRule):
     """Momentum and RMSProp with bias correction. Kingma & Ba 2015.
 
@@ -302,6 +304,7 @@ class Adam(UpdateRule):
 
 
 @names_keywords
+@spelled(betas=["beta_1", "beta_2"], eps="epsilon")
 class AdamW(Adam):
     """Adam with decoupled weight decay: p -= lr · weight_decay · p, and `g` is the gradient alone.
     Loshchilov & Hutter 2019.

@@ -10,11 +10,12 @@ import bisect
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType, MethodType
 from typing import Any, overload
 
 from ..device import create_cpu_device
+from ..raw import words
 from ..raw.check import fraction, integer, integers, names_keywords, number, one_of, positive
 from ..tensor import Tensor
 
@@ -130,6 +131,7 @@ class ExponentialDecay(DecayScheduler):
 
 
 @names_keywords
+@words.spelled(gamma="rate")
 class StepDecay(DecayScheduler):
     """init_value · rate^floor(step / step_size): PyTorch's StepLR. `rate` is 0.1 by default. Raises
     ValueError unless `step_size` is positive.
@@ -149,6 +151,7 @@ class StepDecay(DecayScheduler):
 
 
 @names_keywords
+@words.spelled(gamma="rate")
 class MultiStepDecay(DecayScheduler):
     """init_value · rate^n, where n of the `milestones` are at most `step`: PyTorch's MultiStepLR.
     `rate` is 0.1 by default. Raises ValueError for a negative milestone.
@@ -168,6 +171,7 @@ class MultiStepDecay(DecayScheduler):
 
 
 @names_keywords
+@words.spelled(T_max="decay_steps", eta_min="final_value")
 class CosineDecay(DecayScheduler):
     """Half a cosine from `init_value` to `final_value` over `decay_steps` steps, then constant.
     Loshchilov & Hutter 2017 (SGDR), one cycle.
@@ -191,6 +195,7 @@ class CosineDecay(DecayScheduler):
 
 
 @names_keywords
+@words.spelled(T_0="first_steps", T_mult="factor", eta_min="final_value")
 class CosineRestarts(DecayScheduler):
     """Half a cosine from `init_value` to `final_value` over `first_steps` steps, then again, each
     time over `factor` times as many: PyTorch's CosineAnnealingWarmRestarts. Loshchilov & Hutter
@@ -229,6 +234,7 @@ class CosineRestarts(DecayScheduler):
 
 
 @names_keywords
+@words.spelled(total_iters="decay_steps")
 class PolynomialDecay(DecayScheduler):
     """final_value + (init_value - final_value) · (1 - step / decay_steps)^power, then constant:
     PyTorch's PolynomialLR.
@@ -316,6 +322,7 @@ class FunctionSchedule(DecayScheduler):
 
 
 @names_keywords
+@words.spelled(min_lr="min_value")
 class ReduceOnPlateau(DecayScheduler):
     """A value that is multiplied by `factor` when a metric stops improving: PyTorch's
     ReduceLROnPlateau, with its values.
@@ -411,6 +418,7 @@ class ReduceOnPlateau(DecayScheduler):
 
 
 @names_keywords
+@words.spelled(total_iters="steps")
 class WarmUp(DecayScheduler):
     """A linear rise to another schedule over the first `steps` steps, then that schedule from its
     own step 0. Goyal et al. 2017.
@@ -445,6 +453,7 @@ class WarmUp(DecayScheduler):
 
 
 @names_keywords
+@words.spelled(max_lr="max_value", pct_start="warmup")
 class OneCycle(DecayScheduler):
     """Half a cosine up to `max_value`, then half a cosine down: PyTorch's OneCycleLR with its
     defaults. Smith & Topin 2018.
@@ -523,8 +532,11 @@ def as_schedule(
             raise TypeError
         plain = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
+        given = (
+            f"{type(value).__name__}{words.OF_PARAMETERS if isinstance(value, Iterable) else ''}"
+        )
         raise TypeError(
-            f"{name} must be a number, a DecayScheduler or a function, got {type(value).__name__}"
+            f"{name} must be a number, a DecayScheduler or a function, got {given}"
         ) from None
     if math.isnan(plain):
         raise ValueError(f"{name} must not be negative: {plain}")

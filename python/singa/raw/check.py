@@ -37,14 +37,21 @@ def names_keywords(cls: _Class) -> _Class:
         try:
             init(self, *args, **kwargs)
         except TypeError as error:
+            if "multiple values for argument" in str(error):
+                all_of_them = _keywords(type(self))
+                advice = words.OF_PARAMETERS if "clip_norm" in all_of_them else ""
+                raise TypeError(
+                    f"[{type(self).__name__}] an argument is given twice: there are "
+                    f"{', '.join(all_of_them)}{advice}"
+                ) from None
             if "unexpected keyword" in str(error):
                 known = _keywords(type(self))
                 for name in kwargs.keys() - known:
                     kind = type(self).__name__
                     place = kind if kind in words.ARGUMENTS else "optimizer"
-                    if name in words.ARGUMENTS[place]:
+                    if answer := words.ARGUMENTS[place].get(name):
                         raise TypeError(
-                            f"[{kind}] has no argument {name!r}: use {words.ARGUMENTS[place][name]}"
+                            f"[{kind}] has no argument {name!r}{words.advice(answer)}"
                         ) from None
                     raise TypeError(
                         f"[{kind}] has no argument {name!r}; it has {', '.join(known)}"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .. import distributed
 from .. import singa_wrap as _c
 from ..files.atomic import atomic_write
+from ..raw import words
 from ..raw.check import one_of
 from .collector import Collector
 
@@ -160,7 +161,7 @@ class profile(Collector):  # noqa: N801 (used as a function)
         return self.table()
 
     def __repr__(self) -> str:
-        return f"<profile: {len(self.records)} operations, {self.total_ms:.3f} ms>"
+        return f"<profile: {words.counted(len(self.records), 'operation')}, {self.total_ms:.3f} ms>"
 
     def flame(self, path: str | os.PathLike[str] | None = None) -> Picture:
         """A picture of the operations over time, below the layers in which they ran. Notebooks show
@@ -222,6 +223,9 @@ class profile(Collector):  # noqa: N801 (used as a function)
             for record in self.records
         ]
         return events if distributed.world_size() == 1 else [name, *events]
+
+
+words.answers(profile, words.PROFILES)
 
 
 def typical(run: Callable[[], object], times: int = 5) -> list[Record]:

@@ -191,12 +191,14 @@ class Tensor(Reading, Writing, _Base):
         """
         return not (self.data.is_contiguous() or self.data.is_blocked())
 
-    def size(self) -> int:
-        """Number of elements.
+    def size(self, axis: int | None = None) -> int:
+        """Number of elements, as in SINGA. Raises TypeError for an axis: `shape` has its length.
 
         >>> tensor.zeros((2, 3)).size()
         6
         """
+        if axis is not None:
+            raise TypeError(f"[size] is the number of elements, as in SINGA: use x.shape[{axis}]")
         return self.data.size()
 
     def memsize(self) -> int:

@@ -33,4 +33,4 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        raise words.module_error(__name__, name)
+        return words.missing(__name__, name)

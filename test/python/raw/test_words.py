@@ -1,5 +1,6 @@
 """Words of PyTorch and Keras: taken where they mean the same, answered where they do not."""
 
+import builtins
 import copy
 import importlib
 import pickle
@@ -9,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import singa
+import torchvision_networks
+from own_process import printed_by
 from singa import autograd, data, layer, metric, model, models, opt, tensor, training
 from singa.raw import words
 
@@ -44,6 +47,58 @@ def test_pytorchs_keywords(theirs, ours):
     first(X)
     first.set_states(second.get_states())
     np.testing.assert_array_equal(first(X).numpy(), y.numpy())
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("CosineDecay(0.1, T_max=9, eta_min=0.01)", "CosineDecay(0.1, 9, 0.01)"),
+        ("OneCycle(max_lr=0.1, total_steps=9, pct_start=0.2)", "OneCycle(0.1, 9, 0.2)"),
+        ("StepDecay(0.1, 3, gamma=0.5)", "StepDecay(0.1, 3, 0.5)"),
+        ("MultiStepDecay(0.1, [3], gamma=0.5)", "MultiStepDecay(0.1, [3], 0.5)"),
+        ("CosineRestarts(0.1, T_0=3, T_mult=2, eta_min=0.1)", "CosineRestarts(0.1, 3, 2, 0.1)"),
+        ("PolynomialDecay(0.1, total_iters=3)", "PolynomialDecay(0.1, 3)"),
+        ("WarmUp(0.1, total_iters=3)", "WarmUp(0.1, 3)"),
+        ("ReduceOnPlateau(0.1, min_lr=0.01)", "ReduceOnPlateau(0.1, min_value=0.01)"),
+    ],
+)
+def test_pytorchs_keywords_of_schedules(theirs, ours):
+    assert eval(f"opt.{theirs}").terms() == eval(f"opt.{ours}").terms()
+
+
+@pytest.mark.parametrize("rule", [opt.Adam, opt.AdamW])
+def test_pytorchs_keywords_of_adam(rule):
+    optimizer = rule(1e-3, betas=(0.8, 0.99), eps=1e-6)
+    assert [optimizer.now(name) for name in ("beta_1", "beta_2", "epsilon")] == [0.8, 0.99, 1e-6]
+    with pytest.raises(TypeError, match=r"\[Adam\w?\] betas and beta_2 are the same argument"):
+        rule(1e-3, betas=(0.8, 0.99), beta_2=0.9)
+    with pytest.raises(TypeError, match=r"betas must be beta_1 and beta_2, got 0\.9"):
+        rule(1e-3, betas=0.9)
+    with pytest.raises(TypeError, match="has no argument 'fused': no keyword: all parameters are"):
+        rule(1e-3, fused=True)
+
+
+@pytest.mark.parametrize("parameters", [[tensor.ones((2,))], {"w": tensor.ones((2,))}.values()])
+@pytest.mark.parametrize("options", [{}, {"lr": 0.1}])
+def test_an_optimizer_is_not_given_parameters(parameters, options):
+    with pytest.raises(
+        TypeError, match=r"net\.set_optimizer\(opt\.SGD\(lr=0\.1\)\) gives an optim"
+    ):
+        opt.SGD(parameters, **options)
+
+
+def test_axes_and_sizes_as_pytorch_writes_them():
+    x = tensor.from_numpy(np.arange(24, dtype=np.float32).reshape(2, 3, 4))
+    for pair in ((1, 2), (-1, 0), (1, 1)):
+        np.testing.assert_array_equal(x.transpose(*pair).numpy(), x.numpy().swapaxes(*pair))
+    with pytest.raises(ValueError, match="axis 3 is outside"):
+        x.transpose(3, 0)
+    with pytest.raises(TypeError, match=r"use x\.shape\[1\]"):
+        x.size(1)
+    with pytest.raises(TypeError, match=r"use autograd\.tile"):
+        x.repeat(2, 1, 1)
+    with pytest.raises(TypeError, match=r"use device\.create_cuda_gpu\(\)"):
+        x.to("cuda")
 
 
 @pytest.mark.parametrize(
@@ -86,6 +141,58 @@ def test_names_that_are_not_there(owner, name, advice):
         getattr(owner, name)
 
 
+@pytest.mark.parametrize(
+    ("module", "name", "end"),
+    [
+        (models, "Sequentail", "did you mean Sequential?"),
+        (models, "resnet50", "use models.create('resnet50')"),
+        (models, "ResNet_18", "use models.create('resnet18')"),
+        (layer, "Lineer", "did you mean Linear?"),
+        (layer, "Batchnorm2d", "did you mean BatchNorm2d?"),
+        (layer, "conv2d", "use autograd.conv2d"),
+        (singa, "Linear", "use layer.Linear"),
+        (data, "EarlyStopping", "use training.EarlyStopping"),
+        (models, "ResNet18_Weights", "use singa.training.pretrained.load_pretrained(folder)"),
+        (autograd, "softmx", "did you mean softmax?"),
+        (data, "Dataloader", "did you mean DataLoader?"),
+        (opt, "adamw", "did you mean AdamW?"),
+        (metric, "Acuracy", "did you mean Accuracy?"),
+        (training, "EarlyStoping", "did you mean EarlyStopping?"),
+        (tensor, "from_numpi", "did you mean from_numpy?"),
+        (singa, "from_trch", "did you mean from_torch?"),
+        (singa, "initialiser", "did you mean initializer?"),
+        (singa, "nonsense", "has no attribute 'nonsense'"),
+        (singa, "__nonsense__", "has no attribute '__nonsense__'"),
+    ],
+)
+def test_misspelled_names_of_modules(module, name, end):
+    with pytest.raises(AttributeError) as caught:
+        getattr(module, name)
+    assert str(caught.value).endswith(end)
+    assert caught.value.name == name  # so Python adds no guess of its own
+    assert caught.value.obj is None
+
+
+def test_modules_list_what_they_import_on_first_use():
+    assert "Sequential" in dir(models)
+    assert {"from_torch", "layer", "tensor"} <= {*dir(singa)}
+
+
+def test_modules_are_imported_when_they_are_asked_for():
+    program = (
+        "from singa import training, data, layer\n"
+        "print(training.picture_classifier.PictureClassifier.__name__, data.loader.__name__)\n"
+        "print(hasattr(training, 'nonsense'), hasattr(layer, '_nonsense'))"
+    )
+    assert printed_by(program).split() == ["PictureClassifier", "singa.data.loader", *["False"] * 2]
+
+
+def test_numbers_of_things():
+    assert words.counted(1, "thread") == "1 thread"
+    assert words.counted(2000, "class", "classes") == "2,000 classes"
+    assert words.counted(0, "picture") == "0 pictures"
+
+
 def test_tensors_are_copied_as_before():
     x = tensor.ones((2,))
     for again in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
@@ -96,28 +203,115 @@ def test_the_table_names_what_exists():
     """What the answers begin with is there, and the names that they answer are not."""
     modules = autograd, data, layer, metric, models, opt, tensor, training
     places = {module.__name__.partition(".")[2]: module for module in modules}
-    tables = [words.TENSORS, words.LAYERS, words.DATASETS, *words.MODULES.values()]
-    tables += words.ARGUMENTS.values()
+    owners = [
+        (words.LAYERS, models.Sequential(layer.Linear(2))),
+        (words.LAYERS | words.PARTS, layer.Linear(2)),
+        (words.TENSORS, tensor.Tensor),
+        (words.DATASETS, data.ImageFolder),
+        (words.OPTIMIZERS, opt.SGD(0.1)),
+        (words.SCHEDULES, opt.CosineDecay(0.1, 10)),
+        (words.AVERAGES, opt.EMA(layer.Linear(2))),
+        (words.SCALERS, opt.GradScaler()),
+        (words.LOADERS, data.DataLoader(data.shapes("train", 10), 5)),
+        (words.PROFILES, singa.profile()),
+    ]
+    tables = [table for table, _ in owners] + [*words.MODULES.values(), *words.ARGUMENTS.values()]
     for table in tables:
         for answer in table.values():
             module, dot, rest = answer.partition(".")
-            name = rest.partition("(")[0].partition(",")[0].split()[0] if rest.split() else ""
-            if dot and module in places and name.isidentifier():
+            name = re.match(r"\w*", rest)[0]
+            if dot and module in places and name:
                 assert hasattr(places[module], name), answer
-    net = models.Sequential(layer.Linear(2))
-    for name, answer in words.LAYERS.items():
-        assert not hasattr(net, name), name
-        first = answer.partition("(")[0]
-        if first.isidentifier() and "(" in answer and " " not in first:
-            assert hasattr(net, first), answer
-    for name in words.TENSORS:
-        assert not hasattr(tensor.Tensor, name), name
-    for name in words.DATASETS:
-        assert not hasattr(data.ImageFolder, name), name
+    for table, owner in owners:
+        for name, answer in table.items():
+            with pytest.raises(AttributeError, match=re.escape(words.advice(answer))):
+                getattr(owner, name)
+            first = answer.partition("(")[0]
+            if first.isidentifier() and "(" in answer and not hasattr(builtins, first):
+                assert hasattr(owner, first) or hasattr(models.Sequential, first), answer
     for module, names in words.MODULES.items():
         for name, answer in names.items():
-            with pytest.raises(AttributeError, match=re.escape(f"{name!r}: use {answer}")):
+            with pytest.raises(AttributeError, match=re.escape(f"{name!r}{words.advice(answer)}")):
                 getattr(importlib.import_module(module), name)
+
+
+#: Names of PyTorch that need no answer: of its own devices, formats and internals.
+_INTERNAL = (
+    r"ipu|xpu|mtia|to_empty|(get|set)_extra_state|register_\w*state_dict\w*_hook|\w+_pre_hook"
+    r"|profile_hook_step|swap_in_\w+|_.*|.*DataPipe|DataChunk|runtime_\w+|argument_validation"
+    r"|default_convert|functional_datapipe|\w+_determinis\w+|assert_int_or_pair|\w*grouped_mm"
+    r"|scaled_mm|multi_head_attention_forward|max_unpool\dd|NestedIOFunction|set_multi\w+"
+    r"|enforce_grad_layout_policy|variable|\w+_loss|feature_alpha_dropout|T_destination|\w+_"
+    r"|call_super_init|dump_patches|Optimizer\w*Hook|boolean_dispatch|\w+_torch_function\w*"
+)
+
+#: Methods of PyTorch's tensors that programs use.
+_METHODS = (
+    "add addmm all amax argmax argsort backward bool bmm chunk clamp clone contiguous "
+    "copy_ cos cpu cuda cumsum data detach device dim double dtype eq exp expand "
+    "expand_as fill_ flatten flip float floor gather ge grad gt half index_select int "
+    "is_contiguous is_cuda isnan item le log long lt masked_fill masked_fill_ "
+    "masked_select matmul max mean min mm mul mul_ ndim ne neg new_ones new_zeros nonzero "
+    "norm normal_ numel numpy permute pow prod relu relu_ repeat requires_grad "
+    "requires_grad_ reshape retain_grad round scatter scatter_ scatter_add select shape "
+    "sigmoid sign sin softmax sort split sqrt square squeeze std stride sub sum t tanh to "
+    "tolist topk transpose tril triu type type_as unbind unfold uniform_ unique unsqueeze "
+    "unsqueeze_ var view view_as where zero_"
+)
+#: What PyTorch's programs look for in `torch`.
+_OF_TORCH = (
+    "nn optim cuda no_grad Tensor tensor zeros ones cat stack randn save load manual_seed compile "
+    "relu softmax DataLoader float32 amp jit profiler"
+)
+
+
+def test_names_of_pytorch_are_there_or_answered(torch):
+    """Those of modules, optimizers, schedules, averages, data, transforms, functions and losses,
+    and the methods of tensors that programs use."""
+    utils, functional = torch.utils.data, torch.nn.functional
+    swa, schedules = torch.optim.swa_utils, torch.optim.lr_scheduler
+    transforms = torchvision_networks.module(torch, "transforms.transforms")
+    owners = [
+        (models.Sequential(layer.Linear(2)), dir(torch.nn.Module)),
+        (layer.Linear(2), dir(torch.nn.Module)),
+        (opt.SGD(0.1), [*dir(torch.optim.Optimizer), "param_groups"]),
+        (opt.CosineDecay(0.1, 10), ["step", "get_last_lr", "state_dict"]),
+        (opt.EMA(layer.Linear(2)), ["update_parameters", "module", "state_dict"]),
+        (opt.GradScaler(), ["scale", "step", "unscale_"]),
+        (data.DataLoader(data.shapes("train", 10), 5), ["dataset", "collate_fn", "batch_size"]),
+        (singa.profile(), ["key_averages", "export_chrome_trace"]),
+        (tensor.ones((2,)), _METHODS.split()),
+        (layer, torch.nn.modules.__all__),
+        (opt, [*torch.optim.__all__, *schedules.__all__, *swa.__all__]),
+        (data, [*utils.__all__, *transforms.__all__]),
+        (autograd, [n for n, f in vars(functional).items() if callable(f) and n.islower()]),
+        (autograd, [*torch.autograd.__all__]),
+        (singa, _OF_TORCH.split()),
+    ]
+    silent = []
+    for owner, names in owners:
+        for name in names:
+            if re.fullmatch(_INTERNAL, name) or hasattr(owner, name):
+                continue
+            with pytest.raises(AttributeError) as caught:
+                getattr(owner, name)
+            if str(caught.value).endswith(f"no attribute {name!r}"):
+                silent.append((type(owner).__name__, name))
+    assert silent == []
+
+
+def test_what_is_answered_is_not_listed():
+    """By `dir`, which completes names."""
+    assert {"parameters", "to"}.isdisjoint(dir(layer.Linear(2)))
+    listed = {*dir(tensor.ones((2,)))}
+    assert {"cumsum", "relu_"}.isdisjoint(listed)
+    assert {"relu", "numpy"} <= listed
+
+    class Own(layer.Layer):
+        def parameters(self):
+            return []
+
+    assert "parameters" in dir(Own())
 
 
 @pytest.mark.parametrize(

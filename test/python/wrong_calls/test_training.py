@@ -104,7 +104,7 @@ def started():
 test_optimizers = table(
     "".join(
         f"""
-opt.{rule}(betas=(0.9, 0.99)) -> TypeError: [{rule}] betas lr weight_decay groups clip_norm
+opt.{rule}(beta=0.9) -> TypeError: [{rule}] beta lr weight_decay groups clip_norm
 opt.{rule}(lr=-1) -> ValueError: [{rule}] lr -1.0
 opt.{rule}(lr=NAN) -> ValueError: [{rule}] lr nan
 opt.{rule}(lr=INF) -> ValueError: [{rule}] lr inf inf
@@ -165,7 +165,7 @@ opt.SGD(groups=[1]) -> TypeError: [SGD] groups ParamGroups 1
 opt.ExponentialDecay(0.1, 0, 0.9) -> ValueError: [ExponentialDecay] decay_steps 0
 opt.ExponentialDecay(0.1, 5, -0.9) -> ValueError: [ExponentialDecay] decay_rate -0.9
 opt.ExponentialDecay(NAN, 5, 0.9) -> ValueError: [ExponentialDecay] init_value NaN
-opt.StepDecay(0.1, 3, gamma=0.1) -> TypeError: [StepDecay] gamma init_value step_size rate
+opt.StepDecay(0.1, 3, factor=0.1) -> TypeError: [StepDecay] factor init_value step_size rate
 opt.EMA(None, beta=0.9) -> TypeError: [EMA] beta decay
 opt.GradScaler(growth=2) -> TypeError: [GradScaler] growth init_scale growth_interval
 opt.DistOpt(opt.SGD(), ranks=2) -> TypeError: [DistOpt] ranks opt world_size virtual_ranks

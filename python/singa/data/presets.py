@@ -101,7 +101,7 @@ def describe_transform(transform: Transform) -> list[dict[str, Any]]:
         if isinstance(step, Compose):
             described += describe_transform(step)
         elif type(step).__name__ in _KINDS and _KINDS[type(step).__name__] is type(step):
-            arguments = dataclasses.asdict(step)  # type: ignore[call-overload]
+            arguments = dataclasses.asdict(step)
             described.append({"name": type(step).__name__, "arguments": _as_json(arguments)})
         else:
             raise TypeError(f"[describe_transform] {step!r} is no transform of singa.data")

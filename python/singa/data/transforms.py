@@ -11,6 +11,7 @@ images and masks (N, H, W) that were moved alike. Where an image was padded, the
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -24,6 +25,8 @@ from ..raw.check import fraction, integer, integers, number
 
 Images = NDArray[Any]
 Masks = NDArray[Any]
+#: Twice the padding from which it may be the size that torchvision's RandomCrop takes first.
+_NO_SIZE = 20
 Transform = Callable[[Images, np.random.Generator], Images]
 
 
@@ -54,7 +57,8 @@ def with_mask(
 
 
 class Compose:
-    """Applies transforms in order: `Compose(RandomCrop(4), RandomHorizontalFlip(), ...)`.
+    """Applies transforms in order: `Compose(RandomCrop(4), RandomHorizontalFlip(), ...)`, or a list
+    of them.
 
     Raises TypeError if one of them is not callable.
 
@@ -65,11 +69,13 @@ class Compose:
              [2., 2.]]]], dtype=float32)
     """
 
-    def __init__(self, *transforms: Transform) -> None:
-        for transform in transforms:
+    def __init__(self, *transforms: Transform | Sequence[Transform]) -> None:
+        first: Any = transforms[0] if len(transforms) == 1 else None
+        is_list = isinstance(first, list | tuple)
+        self.transforms: tuple[Any, ...] = tuple(first) if is_list else transforms
+        for transform in self.transforms:
             if not callable(transform):
                 raise TypeError(f"[Compose] {transform!r} cannot be called")
-        self.transforms = transforms
 
     def __call__(self, images: Images, rng: np.random.Generator) -> Images:
         for transform in self.transforms:
@@ -88,15 +94,34 @@ class Compose:
         return f"Compose({', '.join(map(repr, self.transforms))})"
 
 
+def _size_first(cls: type[RandomCrop]) -> type[RandomCrop]:
+    """A decorator: RandomCrop also takes torchvision's `(size, padding=...)`."""
+    init = cls.__init__
+
+    @functools.wraps(init)
+    def __init__(self: RandomCrop, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        if len(args) == 1 and "padding" in kwargs and "size" not in kwargs:
+            init(self, size=args[0], **kwargs)
+        else:
+            init(self, *args, **kwargs)
+
+    cls.__init__ = __init__  # type: ignore[method-assign]
+    return cls
+
+
+@_size_first
 @dataclass(frozen=True)
 class RandomCrop:
     """Pads each image with `padding` pixels of zeros on all sides (default 4), and cuts out a part
     at a random position.
 
     `size` is the part's side, or (height, width); None, the default, is the image's own size. A
-    smaller image lies at a random position in a part of that size.
+    smaller image lies at a random position in a part of that size. The first argument is the
+    padding, but `RandomCrop(32, padding=4)` means what it does in torchvision.
 
-    Raises ValueError for a negative padding and a size below 1.
+    Raises ValueError for a negative padding, a size below 1, and a padding larger than the size.
+    Warns of a padding from 10 on that is half of the images or more: torchvision's first argument
+    is the size.
 
     >>> images = np.ones((1, 1, 4, 4), np.uint8)
     >>> data.RandomCrop(1)(images, np.random.default_rng(0)).shape
@@ -110,10 +135,22 @@ class RandomCrop:
     def __post_init__(self) -> None:
         integer("RandomCrop", "padding", self.padding, 0)
         if self.size is not None:
-            height_and_width("RandomCrop", self.size)
+            side = min(height_and_width("RandomCrop", self.size))
+            if self.padding > side:
+                raise ValueError(
+                    f"[RandomCrop] padding {self.padding} is larger than size {self.size}: write "
+                    f"RandomCrop(padding={side}, size={self.padding}) for torchvision's "
+                    f"RandomCrop({self.padding}, {side})"
+                )
 
     def __call__(self, images: Images, rng: np.random.Generator) -> Images:
         check_images("RandomCrop", images)
+        if self.size is None and 2 * self.padding >= max(_NO_SIZE, min(images.shape[2:])):
+            warnings.warn(
+                f"[RandomCrop] pads images of shape {images.shape[2:]} by {self.padding}: write "
+                f"RandomCrop(padding=0, size={self.padding}) for parts of that size",
+                stacklevel=2,
+            )
         return self._cut(images, self._offsets(images.shape, rng), 0)
 
     def with_masks(

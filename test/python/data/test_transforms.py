@@ -23,6 +23,7 @@ def batch(count=64, shape=(3, 8, 6), dtype=np.uint8):
     return rng(99).integers(1, 256, (count, *shape)).astype(dtype)
 
 
+@pytest.mark.filterwarnings("ignore:.RandomCrop. pads")
 @pytest.mark.parametrize("padding", [0, 1, 2, 4, 11])
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
 def test_each_crop_is_a_window_of_the_padded_image(padding, dtype):
@@ -37,6 +38,19 @@ def test_each_crop_is_a_window_of_the_padded_image(padding, dtype):
         assert len(where) >= 1
         seen.add(tuple(where[0]))
     assert len(seen) >= min((2 * padding + 1) ** 2 // 2, 15), "the places hardly vary"
+
+
+def test_crops_as_torchvision_writes_them():
+    assert RandomCrop(32, padding=4) == RandomCrop(padding=4, size=32)
+    with pytest.raises(ValueError, match=r"write RandomCrop\(padding=4, size=32\) for torchvision"):
+        RandomCrop(32, 4)
+    with pytest.warns(
+        UserWarning, match=r"shape \(8, 6\) by 12: write RandomCrop\(padding=0, size=12"
+    ):
+        RandomCrop(12)(batch(), rng())
+    assert RandomCrop(2)(batch(), rng()).shape == batch().shape
+    steps = [RandomCrop(2), RandomHorizontalFlip()]
+    assert repr(Compose(steps)) == repr(Compose(*steps))
 
 
 def test_crop_reaches_every_offset():

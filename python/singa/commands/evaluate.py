@@ -3,6 +3,7 @@
     python -m singa evaluate runs/pets               the pictures that the run held out
     python -m singa evaluate runs/pets --data new    a folder for each class, or a CSV file
     python -m singa evaluate pets.singa --data new   a file of Model.save
+    python -m singa evaluate pets_int8.onnx --data runs/pets      those that this run held out
 
 Prints the accuracy, the loss (cross-entropy), precision, recall and F1 of each class, and the
 commonest mistakes. Classes are recognised by their names. Of a network with several labels: mean
@@ -39,7 +40,10 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = command_parser("evaluate", __doc__, "[options] MODEL")
     add_model_argument(parser)
     parser.add_argument(
-        "--data", type=Path, metavar="PATH", help="a folder or CSV file [the test data of the run]"
+        "--data",
+        type=Path,
+        metavar="PATH",
+        help="a folder or CSV file, or the run whose test data are meant [the run itself]",
     )
     parser.add_argument(
         "--columns",
@@ -64,7 +68,9 @@ def evaluate(args: argparse.Namespace) -> int:
 
 
 def _pictures(args: argparse.Namespace, classifier: PictureClassifier) -> Any:
-    if args.data is not None:
+    run = Path(args.model) if args.data is None else args.data
+    path = run / "checkpoint.safetensors"
+    if not path.exists() and args.data is not None:
         with warnings_as_notes():
             return data.ImageFolder(
                 args.data,
@@ -74,16 +80,20 @@ def _pictures(args: argparse.Namespace, classifier: PictureClassifier) -> Any:
                 channels=classifier.channels,
                 on_error="skip",
             )
-    run = Path(args.model)
-    path = run / "checkpoint.safetensors"
+    if args.columns:
+        raise ValueError(f"--columns is for a CSV file, and {run} is a run")
     if not path.exists():
         raise FileNotFoundError(
-            f"{run} is no folder of a run, which says what its test data are: give --data"
+            f"{run} is no folder of a run, which says what its test data are: give --data, which "
+            "may be a run"
         )
     settings = checkpoint.read_progress(path).get("settings") or {}
     # What it says of the data is no part of a JSON object.
     with contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext():
-        return predictions.sets_of(settings).test
+        sets = predictions.sets_of(settings)
+    if sets.classes != classifier.class_names:
+        raise ValueError(f"the data of {run} have other classes than {args.model}")
+    return sets.test
 
 
 main = program("evaluate", parse, evaluate)

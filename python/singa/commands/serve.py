@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import argparse
 import errno
-import sys
+import hashlib
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
-import numpy as np
-
+from .._version import __version__
 from ..data.pictures import require_pillow
-from ..launcher.command_line import command_parser, program_name
+from ..launcher.command_line import command_parser
 from ..serving import Batches, Limits, Service
+from ..training import model_file
 from ..training.picture_classifier import PictureClassifier
 from ..training.program import (
     StopSignals,
@@ -24,8 +25,6 @@ from ..training.program import (
     program,
     say,
 )
-
-PROG = program_name("serve")
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -82,11 +81,24 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         help="size of a request; larger ones are answered with status 413 [%(default)s]",
     )
     parser.add_argument(
+        "--max-megapixels",
+        type=at_least(0, float),
+        default=defaults.pixels / 1e6,
+        metavar="X",
+        help="size of a picture; each million of pixels takes 10 to 20 MB while it is decoded "
+        "[%(default)g]",
+    )
+    parser.add_argument(
         "--timeout",
         type=at_least(0.1, float),
         default=defaults.timeout_s,
         metavar="S",
         help="seconds within which a request has to arrive, and then to be answered [%(default)s]",
+    )
+    parser.add_argument(
+        "--access-log",
+        action="store_true",
+        help="log all requests [those answered with an error]",
     )
     add_device_arguments(parser)
     return parser.parse_args(argv)
@@ -95,36 +107,51 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 def serve(args: argparse.Namespace) -> int:
     """Answers until a signal comes; returns the exit status."""
     require_pillow("serve")
-    choose_device(args.device, args.threads)
-    classifier = PictureClassifier.load(args.model)
-    blank = np.zeros((classifier.channels, 64, 64), np.uint8)
-    for count in (1, args.batch):  # plans are made, and errors are found, before the first request
-        classifier.values([blank] * count)
-    limits = Limits(int(args.max_mb * (1 << 20)), args.waiting, args.connections, args.timeout)
-    waiting = args.waiting * args.batch
+    from PIL import Image
+
     with StopSignals() as stop:
-        batches = Batches(classifier, args.batch, args.patience_ms / 1000, waiting)
+        device = choose_device(args.device, args.threads)
+        file = model_file.located(args.model)
+        model = {"path": args.model, "sha256": _sha256(file)}
+        classifier = PictureClassifier.load(file)
+        for count in (1, args.batch):  # plans are made, and errors found, before the first request
+            classifier.values([classifier.blank()] * count)
+        body, pixels = int(args.max_mb * (1 << 20)), int(args.max_megapixels * 1e6)
+        limits = Limits(body, args.waiting, args.connections, args.timeout, pixels)
+        batches = Batches(
+            classifier, args.batch, args.patience_ms / 1000, args.waiting * args.batch
+        )
         try:
-            service = Service((args.host, args.port), batches, limits)
+            address = args.host, args.port
+            service = Service(address, batches, limits, model, args.access_log)
         except (OSError, OverflowError) as error:
             batches.close()
             why = getattr(error, "strerror", None) or str(error)
             if getattr(error, "errno", None) == errno.EADDRINUSE:
                 why += "; give another --port, or 0 for a free one"
             raise OSError(f"--host {args.host} --port {args.port}: {why}") from error
-        answering = threading.Thread(target=service.serve_forever, args=(0.05,), name="service")
-        answering.start()
+        Image.MAX_IMAGE_PIXELS = None  # Pillow's own limit, with a warning that is no line of a log
+        threading.Thread(target=service.serve_forever, args=(0.05,), daemon=True).start()
         host = f"[{args.host}]" if ":" in args.host else args.host
-        address = f"http://{host}:{service.server_port}"
-        say(address)
-        say(f"to ask it: curl -F image=@PICTURE {address}/predict")
+        url = f"http://{host}:{service.server_port}"
+        say(url)
+        say(f"to ask it: curl -F image=@PICTURE {url}/predict")
+        what = f"{len(classifier.class_names)} {classifier.task.key}, {device}"
+        service.say(f"singa {__version__} serves {args.model}: {what}; sha256 {model['sha256']}")
         while not stop:
             time.sleep(0.05)
-        answered = service.stop()
-        answering.join()
-    if not answered:
-        print(f"{PROG}: stopped before all requests were answered", file=sys.stderr)
+        try:
+            service.say("told to stop: requests that were taken are answered")
+            answered = service.stop()
+        except KeyboardInterrupt:  # a second signal
+            answered = False
+        service.say("stopped" if answered else "stopped before all requests were answered")
     return 0 if answered else 1
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 main = program("serve", parse, serve)

@@ -154,11 +154,13 @@ def _decoded(op: str, path: Any, shorter_side: int | None) -> Any:
 
 
 def picture_size(path: Any) -> tuple[int, int]:
-    """(width, height) of a picture in a file as it is stored, without decoding it. Raises as
-    `read_picture` does."""
+    """(width, height) of a picture in a file as it is stored, or in its bytes, without decoding it.
+    Raises as `read_picture` does."""
     require_pillow("picture_size")
     from PIL import Image
 
+    if isinstance(path, bytes):
+        path = io.BytesIO(path)
     try:
         with Image.open(path, formats=_known_formats()) as file:
             return file.size

@@ -6,8 +6,8 @@
 `Batches` lets requests of many threads share a batch. `Service` answers HTTP with it.
 """
 
-from .batches import Batches, BusyError
+from .batches import Batches, BusyError, PictureSizeError
 from .counters import Counters
 from .service import Limits, Service
 
-__all__ = ["Batches", "BusyError", "Counters", "Limits", "Service"]
+__all__ = ["Batches", "BusyError", "Counters", "Limits", "PictureSizeError", "Service"]

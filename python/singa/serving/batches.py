@@ -29,6 +29,15 @@ class BusyError(RuntimeError):
     """
 
 
+class PictureSizeError(ValueError):
+    """A picture whose size the transform leaves as it is, and which is not that of the network.
+
+    >>> from singa import serving
+    >>> issubclass(serving.PictureSizeError, ValueError)
+    True
+    """
+
+
 class Batches:
     """Collects pictures that threads ask for, and computes them in batches.
 
@@ -63,6 +72,7 @@ class Batches:
         counters: Counters | None = None,
     ) -> None:
         self.classifier, self.patience_s = classifier, patience_s
+        self._shape = classifier.inputs([classifier.blank()]).shape
         self.most = integer("Batches", "most", most, 1)
         self.counters = Counters() if counters is None else counters
         limit = integer("Batches", "waiting", waiting, 1)
@@ -88,7 +98,7 @@ class Batches:
         timeout_s  for how long at most, in seconds (default: as long as it takes)
 
         Raises BusyError if too many pictures wait, if there is no answer in time, and after
-        `close`; what the network raises, too.
+        `close`; PictureSizeError; what the network raises, too.
         """
         end = None if timeout_s is None else time.monotonic() + timeout_s
         answers: list[Future[_Row]] = []
@@ -109,6 +119,9 @@ class Batches:
 
     def _ask(self, picture: NDArray[np.uint8]) -> Future[_Row]:
         prepared = self.classifier.inputs([picture])
+        if prepared.shape != self._shape:
+            sizes = (" x ".join(map(str, shape[2:])) for shape in (prepared.shape, self._shape))
+            raise PictureSizeError("a picture of {} pixels: the network takes {}".format(*sizes))
         answer: Future[_Row] = Future()
         with self._closing:
             if self._closed:

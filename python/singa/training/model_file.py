@@ -191,16 +191,7 @@ def load(path: str | os.PathLike[str], device: Any = None) -> Model:
     >>> singa.load("lenet.singa")(tensor.zeros((2, 1, 28, 28))).shape
     (2, 10)
     """
-    file = Path(path)
-    if file.is_dir():
-        file = file / FILE_NAME
-        if not file.exists():
-            raise FileNotFoundError(
-                f"[load] {path} holds no {FILE_NAME}: a run writes it after its first epoch"
-                f"{_runs_in(Path(path), path)}"
-            )
-    elif not file.exists():
-        raise FileNotFoundError(f"[load] {path} does not exist{_runs_in(file.parent, path)}")
+    file = located(path)
     if file.suffix.lower() == ".onnx":
         return _from_onnx(file, device)
     arrays, metadata = load_safetensors(file, "[load] {}: not a readable file with a network")
@@ -223,6 +214,22 @@ def load(path: str | os.PathLike[str], device: Any = None) -> Model:
     except _DAMAGE as error:
         what = f"it lacks {error}" if isinstance(error, KeyError) else error
         raise ValueError(f"[load] {file}: damaged ({what})") from error
+
+
+def located(path: str | os.PathLike[str]) -> Path:
+    """The file with the network that `path` means for `load`. Raises FileNotFoundError if there is
+    none."""
+    file = Path(path)
+    if file.is_dir():
+        file = file / FILE_NAME
+        if not file.exists():
+            raise FileNotFoundError(
+                f"[load] {path} holds no {FILE_NAME}: a run writes it after its first epoch"
+                f"{_runs_in(Path(path), path)}"
+            )
+    elif not file.exists():
+        raise FileNotFoundError(f"[load] {path} does not exist{_runs_in(file.parent, path)}")
+    return file
 
 
 def _runs_in(folder: Path, wanted: str | os.PathLike[str]) -> str:

@@ -18,6 +18,10 @@ from ..tensor import from_numpy
 from .model_file import FILE_NAME, load, write
 from .task import Answer, Task, task_of
 
+_NO_NAMES = "names of classes: set net.class_names = [...]"
+_NO_TRANSFORM = (
+    "transform for pictures: set net.transform = data.evaluation_transform(size, mean, std)"
+)
 Picture = File | bytes | Any  # Any: a Pillow image, or an array
 Prediction = Answer
 
@@ -61,8 +65,8 @@ class PictureClassifier:
         class_names = net.class_names if class_names is None else class_names
         transform = net.transform if transform is None else transform
         if class_names is None or transform is None:
-            what = "names of classes" if class_names is None else "transform for pictures"
-            raise ValueError(f"[PictureClassifier] the network has no {what}")
+            lacks = _NO_NAMES if class_names is None else _NO_TRANSFORM
+            raise ValueError(f"[PictureClassifier] the network has no {lacks} before net.save")
         describe_transform(transform)
         classes = getattr(net, "num_classes", len(class_names))
         if len(class_names) != classes:
@@ -75,6 +79,11 @@ class PictureClassifier:
         self.class_names = tuple(str(name) for name in class_names)
         self.transform = transform
         self.channels = check_channels("PictureClassifier", channels)
+
+    def blank(self) -> NDArray[np.uint8]:
+        """A black picture, which the network takes, to try it."""
+        shape: Any = self.net._inputs[0][0] if self.net._inputs else ()
+        return np.zeros((self.channels, *(shape[2:] or (64, 64))), np.uint8)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the network with these class names and this transform to a file, from which `load`
@@ -113,6 +122,13 @@ class PictureClassifier:
         """The network's inputs (n, C, H, W) of decoded pictures uint8 (C, H, W) of any size."""
         rng = np.random.default_rng(0)  # transforms for evaluation draw nothing
         prepared = [self.transform(picture[None], rng) for picture in pictures]
+        sizes = sorted({each.shape[2:] for each in prepared})
+        if len(sizes) > 1:
+            raise ValueError(
+                f"[PictureClassifier] pictures of {sizes[0]} and {sizes[-1]} pixels in a batch: "
+                "the transform does not change them to one size, as data.Resize((height, width)) "
+                "does"
+            )
         return np.ascontiguousarray(np.concatenate(prepared), np.float32)
 
     def probabilities(self, pictures: Sequence[NDArray[np.uint8]]) -> NDArray[np.float64]:

@@ -72,7 +72,7 @@ def add_device_arguments(parser: argparse.ArgumentParser) -> None:
         type=at_least(0, int),
         default=0,
         metavar="N",
-        help="CPU threads; 0: all cores [0]",
+        help="CPU threads; 0: OMP_NUM_THREADS, or all cores [0]",
     )
 
 
@@ -267,7 +267,7 @@ def reporting_errors(prog: str, program: Callable[[], int]) -> int:
         return program()
     except KeyboardInterrupt:
         distributed.abort("it was interrupted")
-        print(f"\n{prog}: stopped at once; the last checkpoint, if any, is valid", file=sys.stderr)
+        print(f"\n{prog}: stopped at once; files that it wrote before are whole", file=sys.stderr)
         return 128 + signal.SIGINT
     except ImportError as error:
         if not str(error).startswith("["):  # not of a package that is missing

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import singa
 from picture_folders import write_colours
 from singa import __main__ as command_line
 from singa import data
@@ -50,12 +51,25 @@ def test_of_other_pictures(trained, tmp_path, capsys):
     assert lines[-1] == "  green taken for red: 4"
 
 
+def test_a_file_by_the_test_pictures_of_a_run(trained, tmp_path, capsys):
+    assert evaluate(trained, "--json") == 0
+    expected = capsys.readouterr().out
+    assert evaluate(trained / "model.safetensors", "--data", trained, "--json") == 0
+    assert capsys.readouterr().out == expected
+    net = singa.load(trained)
+    net.class_names = ["red", "green", "blue"]
+    net.save(tmp_path / "other.singa")
+    assert evaluate(tmp_path / "other.singa", "--data", trained) == 1
+    assert f"the data of {trained} have other classes than" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
         (["no"], 1, "no"),
         (["RUN/model.safetensors"], 1, "give --data"),
         (["RUN", "--columns", "a,b"], 2, "--columns is for the CSV file of --data"),
+        (["RUN", "--data", "RUN", "--columns", "a,b"], 1, "--columns is for a CSV file, and"),
         (["RUN", "--data", "new"], 1, "classes that are not in `classes`: pink"),
     ],
 )

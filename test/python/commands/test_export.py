@@ -132,4 +132,6 @@ def test_a_network_without_classes(here, capsys):
     opsets = [onnx.helper.make_opsetid("", 21)]
     onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10), "net.onnx")
     assert run("predict", "net.onnx", "a.png") == 1
-    assert "the network has no names of classes: net.onnx" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "the network has no names of classes: set net.class_names = [...]" in error
+    assert "net.onnx cannot classify pictures" in error

@@ -1,5 +1,6 @@
 """`python -m singa serve`."""
 
+import hashlib
 import json
 import re
 import signal
@@ -10,6 +11,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+import singa
 from picture_folders import coloured
 from singa import __main__ as command_line
 
@@ -40,10 +42,42 @@ def test_as_a_program(trained, tmp_path, number):
             urllib.request.urlopen(f"{address}/predict", b"no picture")
         with refused.value as answer:
             assert answer.status == 400
-            assert json.load(answer) == {"error": "the body: not a picture"}
+            assert json.load(answer)["error"].startswith("the body: not a picture")
+        with urllib.request.urlopen(address) as answer:
+            model = json.load(answer)["model"]
+        content = (trained / "model.safetensors").read_bytes()
+        assert model == {"path": str(trained), "sha256": hashlib.sha256(content).hexdigest()}
         process.send_signal(number)
         out, error = process.communicate(timeout=60)
-    assert (process.returncode, out, error) == (0, "", "")
+    assert (process.returncode, out) == (0, "")
+    texts = [line.split(" ", 1)[1] for line in error.splitlines()]
+    assert texts[0].startswith(f"singa {singa.__version__} serves {trained}: ")
+    assert texts[0].endswith(f"; sha256 {model['sha256']}")
+    assert '"POST /predict HTTP/1.1" 400 ' in texts[1]
+    assert texts[2:] == ["told to stop: requests that were taken are answered", "stopped"]
+
+
+def test_a_second_signal_stops_at_once(trained):
+    """Also while a request arrives, for which the first one waits."""
+    command = [sys.executable, "-m", "singa", "serve", str(trained), "--port", "0"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        port = int(process.stdout.readline().rpartition(":")[2])
+        assert " serves " in process.stderr.readline()
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(b"POST /predict HTTP/1.1\r\nContent-Length: 9\r\n\r\n")
+            text = b""
+            while b"in_progress 1\n" not in text:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+                    text = answer.read()
+            process.send_signal(signal.SIGTERM)
+            assert "told to stop" in process.stderr.readline()
+            process.send_signal(signal.SIGTERM)
+            _, error = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert error.endswith(" stopped before all requests were answered\n")
+    assert error.count("\n") == 1
 
 
 def test_a_port_that_is_taken(trained, capsys):

@@ -375,7 +375,7 @@ def test_a_second_interrupt_does_not_wait(main, whole, tmp_path, monkeypatch, ca
     out, signals = tmp_path / "run", Signals(monkeypatch)
     signals.send({7: [signal.SIGINT, signal.SIGINT]})  # both in the second epoch
     assert main(out) == 130
-    assert "stopped at once; the last checkpoint, if any, is valid" in capsys.readouterr().err
+    assert "stopped at once; files that it wrote before are whole" in capsys.readouterr().err
     signals.send({})
     assert main(out, "--resume") == 0
     assert f"resumed after step {STEPS}" in capsys.readouterr().out

@@ -6,8 +6,9 @@ import time
 import numpy as np
 import pytest
 from picture_folders import smooth
-from singa import serving
+from singa import data, serving
 
+FITTING = np.zeros((3, 16, 16), np.uint8)
 PICTURES = [np.ascontiguousarray(smooth(seed).transpose(2, 0, 1)) for seed in range(12)]
 
 
@@ -53,10 +54,29 @@ def test_threads_share_batches(classifier):
     assert "singa_batch_pictures_sum 12" in text
 
 
-def test_a_picture_that_fails_spoils_no_other(classifier):
-    """Without a resize, pictures of other sizes fit neither each other nor the network."""
+def test_pictures_of_another_size(classifier):
+    """The transform has no resize. A network that takes any size would take memory for it."""
     classifier.transform = type(classifier.transform)(*classifier.transform.transforms[2:])
-    fitting, other = np.zeros((3, 16, 16), np.uint8), np.zeros((3, 9, 16), np.uint8)
+    expected = dict(zip("abc", classifier.probabilities([FITTING])[0], strict=True))
+    with serving.Batches(classifier) as batches:
+        with pytest.raises(
+            serving.PictureSizeError, match="a picture of 9 x 20 pixels: the network takes 16 x 16"
+        ):
+            batches.predict([FITTING, np.zeros((3, 9, 20), np.uint8)])
+        assert batches.predict([FITTING]) == [pytest.approx(expected, abs=1e-6)]
+
+
+def test_a_picture_that_fails_spoils_no_other(classifier, monkeypatch):
+    real = classifier.values_of_inputs
+
+    def failing(inputs):
+        if inputs.max() > 3:
+            raise ValueError
+        return real(inputs)
+
+    monkeypatch.setattr(classifier, "values_of_inputs", failing)
+    fitting, other = np.zeros((3, 16, 16), np.uint8), np.full((3, 16, 16), 255, np.uint8)
+    classifier.transform = data.Normalize([0.5] * 3, [0.1] * 3)
     expected = dict(zip("abc", classifier.probabilities([fitting])[0], strict=True))
     answers = []
     with serving.Batches(classifier, most=3, patience_s=30.0) as batches:

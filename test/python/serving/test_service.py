@@ -1,6 +1,7 @@
 """serving.Service: requests over HTTP."""
 
 import http.client
+import io
 import json
 import re
 import socket
@@ -9,16 +10,17 @@ import time
 from contextlib import contextmanager
 
 import pytest
+from PIL import Image
 from singa import serving
 from singa.training.task import Regression, SeveralLabels, set_task
 
-LIMITS = serving.Limits(body=100_000, requests=2, connections=8, timeout_s=30.0)
+LIMITS = serving.Limits(body=100_000, requests=2, connections=8, timeout_s=30.0, pixels=40 * 30)
 
 
 @contextmanager
-def running(classifier, limits=LIMITS, **batches):
+def running(classifier, limits=LIMITS, **options):
     """A service that answers; stops it."""
-    service = serving.Service(("127.0.0.1", 0), serving.Batches(classifier, **batches), limits)
+    service = serving.Service(("127.0.0.1", 0), serving.Batches(classifier), limits, **options)
     thread = threading.Thread(target=service.serve_forever, args=(0.01,))
     thread.start()
     try:
@@ -100,21 +102,53 @@ def test_other_paths(classifier, files):
         assert ask(service, "HEAD", "/health") == (200, "")
         assert ask(service, "GET", "/no")[0] == 404
         assert ask(service, "POST", "/no", files[0])[0] == 404
-        status, answer = ask(service, "GET", "/predict")[:2]
-        assert (status, "curl -F image=@picture.jpg" in str(answer)) == (405, True)
-        status, answer = ask(service, "PUT", "/predict", files[0])
-        assert (status, answer) == (501, {"error": "Unsupported method ('PUT')"})
+        status, answer = ask(service, "BREW", "/predict")
+        assert (status, answer) == (501, {"error": "Unsupported method ('BREW')"})
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "allowed"),
+    [
+        *[(method, "/predict", 405, "POST") for method in ("GET", "HEAD", "PUT", "OPTIONS")],
+        *[(method, "/health", 405, "GET, HEAD") for method in ("POST", "DELETE")],
+        ("PATCH", "/", 405, "GET, HEAD, POST"),
+        *[(method, "/no", 404, None) for method in ("GET", "POST", "PUT")],
+    ],
+)
+def test_methods_that_a_path_does_not_have(classifier, files, method, path, status, allowed):
+    with running(classifier) as service, connected(service) as connection:
+        connection.request(method, path, files[0] if method in ("POST", "PUT") else None)
+        response = connection.getresponse()
+        answer = response.read()
+        assert (response.status, response.headers["Allow"]) == (status, allowed)
+        if method != "HEAD":
+            why = f"{method} {path}: use" if status == 405 else "POST /predict, GET /, /health"
+            assert why in json.loads(answer)["error"]
+        assert ask(service, "GET", "/health")[0] == 200
+
+
+def test_a_body_that_is_not_read_is_not_the_next_request(classifier):
+    """A proxy that sends the requests of several clients on one connection would give the answer
+    to another client."""
+    hidden = b"GET /metrics HTTP/1.1\r\n\r\n"
+    with running(classifier) as service:
+        for head in (b"GET /health", b"GET /no", b"DELETE /predict", b"OPTIONS /"):
+            for length in (b"Content-Length: %d" % len(hidden), b"Transfer-Encoding: chunked"):
+                answer = raw(service, head + b" HTTP/1.1\r\n" + length + b"\r\n\r\n" + hidden)
+                assert answer.count(b"HTTP/1.1 ") == 1
+                assert b"Connection: close" in answer
 
 
 def test_metrics(classifier, files):
     """Each line has Prometheus' form, and counts are those of the requests."""
-    with running(classifier) as service:
+    with running(classifier, model={"path": 'a\\b "c" \n', "sha256": "12ab"}) as service:
         ask(service, "POST", "/predict", *form(("1", files[0]), ("2", files[1])))
         ask(service, "POST", "/predict", b"no picture")
         ask(service, "GET", "/health")
         status, text = ask(service, "GET", "/metrics")
     assert status == 200
-    sample = r"[a-z_]+(\{[a-z]+=\"[^\"]*\"\})? [-+.0-9e]+"
+    label = r"[a-z][a-z0-9]*=\"(?:[^\"\\\n]|\\[\\n\"])*\""
+    sample = rf"[a-z_]+(\{{{label}(,{label})*\}})? [-+.0-9e]+"
     described = r"# (HELP [a-z_]+ .+|TYPE [a-z_]+ (counter|gauge|histogram))"
     for line in text.splitlines():
         assert re.fullmatch(f"{sample}|{described}", line)
@@ -123,16 +157,43 @@ def test_metrics(classifier, files):
     assert values['singa_requests_total{status="400"}'] == "1"
     assert values["singa_request_seconds_count"] == "2"
     assert values["singa_batch_pictures_sum"] == "2.0"
+    assert values["singa_connections_refused_total"] == "0"
+    assert values['singa_model_info{path="a\\\\b \\"c\\" \\n",sha256="12ab"}'] == "1"
+    assert int(values["process_resident_memory_bytes"]) > 10 << 20
+    assert float(values["process_cpu_seconds_total"]) > 0
+    assert int(values["process_open_fds"]) > 3
     assert values["singa_waiting_pictures"] == "0"
     assert int(values["singa_requests_in_progress"]) < 2  # a request ends behind its answer
     assert int(values["singa_open_connections"]) >= 1  # others may be closing
+
+
+def test_a_picture_with_many_pixels_is_not_decoded(classifier, files):
+    """A small file may have pixels that take all memory."""
+    stream = io.BytesIO()
+    Image.new("RGB", (40, 31)).save(stream, "PNG")
+    broken = stream.getvalue()[:-30]  # decoding would fail
+    with running(classifier) as service:
+        status, answer = ask(service, "POST", "/predict", broken)
+        assert (status, answer) == (413, {"error": "the body has 40 x 31 pixels: at most 1200"})
+        assert ask(service, "POST", "/predict", files[0])[0] == 200
+
+
+def test_a_picture_of_another_size(classifier, files):
+    classifier.transform = type(classifier.transform)(*classifier.transform.transforms[2:])
+    with running(classifier) as service:
+        status, answer = ask(service, "POST", "/predict", files[0])
+        why = "a picture of 20 x 30 pixels: the network takes 16 x 16"
+        assert (status, answer) == (400, {"error": why})
 
 
 @pytest.mark.parametrize(
     ("path", "body", "headers", "status", "reason"),
     [
         ("/predict", b"no picture", {}, 400, "the body: not a picture"),
-        ("/predict", b"", {}, 400, "the body: not a picture"),
+        ("/predict", b"", {}, 400, "the body is empty: send the picture's bytes, or a form"),
+        ("/predict", b"x", {"Content-Type": "application/x-www-form-urlencoded"}, 400, "curl -d"),
+        ("/predict", b"{}", {"Content-Type": "application/json"}, 415, "application/json is not"),
+        ("/predict", b"x", {"Content-Type": "image/png", "Content-Encoding": "gzip"}, 415, "gzip"),
         ("/predict", *form(("a.png", b"no")), 400, "a.png: not a picture"),
         ("/predict", *form(), 400, "the form has no file"),
         ("/predict", *form(*[("a", b"")] * 17), 413, "17 pictures: at most 16 at once"),
@@ -237,7 +298,9 @@ def test_an_error_of_the_network(classifier, files, monkeypatch, capfd):
         )
         held.go.set()
         assert ask(service, "POST", "/predict", files[0])[0] == 200
-    assert capfd.readouterr().err.endswith("RuntimeError: secret\n")
+    first, second = capfd.readouterr().err.splitlines()
+    assert first.endswith(" RuntimeError: secret")
+    assert '"POST /predict HTTP/1.1" 500 ' in second
 
 
 def test_a_busy_service_refuses_and_stops_with_what_it_took(classifier, files, monkeypatch):
@@ -270,6 +333,9 @@ def test_a_busy_service_refuses_and_stops_with_what_it_took(classifier, files, m
             assert answered(connection) == (503, {"status": "stopping"})
             connection.request("POST", "/predict", files[0])
             assert answered(connection) == (503, {"error": "the service stops"})
+        # So are new connections, as those of a proxy's health checks.
+        assert ask(service, "GET", "/health") == (503, {"status": "stopping"})
+        assert ask(service, "POST", "/predict", files[0]) == (503, {"error": "the service stops"})
         held.go.set()
         stopping.join()
         for thread in threads:
@@ -284,8 +350,10 @@ def test_connections_beyond_the_limit_are_closed(classifier):
             assert answered(first)[0] == 200
             with pytest.raises((ConnectionError, http.client.RemoteDisconnected)):
                 ask(service, "GET", "/health")
-            first.request("GET", "/health")
-            assert answered(first)[0] == 200
+            first.request("GET", "/metrics")
+            status, text = answered(first)
+            assert status == 200
+            assert "\nsinga_connections_refused_total 1\n" in text
         while service._connections:
             time.sleep(0.001)
         assert ask(service, "GET", "/health")[0] == 200
@@ -329,3 +397,40 @@ def test_labels_and_numbers(classifier, files):
         assert list(numbers.values()) == pytest.approx(expected.tolist(), rel=1e-6)
         status, answer = ask(service, "POST", "/predict?top=1", files[0])
         assert (status, answer) == (400, {"error": "there are no options"})
+
+
+def test_the_log(classifier, files, capfd):
+    """It has what was refused, and on demand all; a client cannot write lines of its own."""
+    for access_log in (False, True):
+        with running(classifier, access_log=access_log) as service:
+            assert ask(service, "POST", "/predict", files[0])[0] == 200
+            assert ask(service, "POST", "/predict", *form(("a\x1b[2J.png", b"no")))[0] == 400
+            odd = raw(service, b"GET /\x9b\x07 HTTP/1.1\r\nConnection: close\r\n\r\n")
+            assert odd.startswith(b"HTTP/1.1 404 ")
+            assert b"Bad HTTP/0.9" in raw(service, b"no http\r\n\r\n")
+            while service._connections:  # a line may come after its answer
+                time.sleep(0.001)
+        lines = capfd.readouterr().err.splitlines()
+        start = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} 127\.0\.0\.1 "
+        ends = [
+            r'"POST /predict HTTP/1\.1" 200 [\d.]+ ms',
+            r'"POST /predict HTTP/1\.1" 400 [\d.]+ ms a\\x1b\[2J\.png: not a picture',
+            r'"GET /\\x9b\\x07 HTTP/1\.1" 404 [\d.]+ ms there is no /\\x9b\\x07: .*',
+            r'"no http" 400 [\d.]+ ms Bad HTTP/0\.9 request type \(\'no\'\)',
+        ]
+        for line, end in zip(lines, ends[not access_log :], strict=True):
+            assert re.fullmatch(start + end, line)
+
+
+def test_lines_of_threads_do_not_mix(classifier, capfd):
+    with running(classifier) as service:
+        threads = [
+            threading.Thread(target=lambda: [service.say("x" * 50) for _ in range(200)])
+            for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    texts = [line.split(" ", 1)[1] for line in capfd.readouterr().err.splitlines()]
+    assert texts == ["x" * 50] * 800

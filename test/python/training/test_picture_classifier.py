@@ -154,10 +154,27 @@ def test_damaged_and_missing_files(file, tmp_path):
         PictureClassifier.load(tmp_path / "no.safetensors")
 
 
+def test_a_blank_picture_has_the_size_of_the_network(classifier):
+    height, width = classifier.net._inputs[0][0][2:]
+    assert classifier.blank().shape == (classifier.channels, height, width)
+    assert not classifier.blank().any()
+    assert classifier.values([classifier.blank()]).shape == (1, 4)
+    uncompiled = models.create("lenet", num_classes=4)
+    again = PictureClassifier(uncompiled, classifier.class_names, classifier.transform)
+    assert again.blank().shape == (3, 64, 64)
+
+
+def test_pictures_that_stay_of_several_sizes(classifier):
+    classifier.transform = data.Normalize([0.5] * 3, [0.5] * 3)
+    pictures = [np.zeros((3, 8, 9), np.uint8), np.zeros((3, 7, 9), np.uint8)]
+    with pytest.raises(ValueError, match=r"pictures of \(7, 9\) and \(8, 9\) pixels in a batch"):
+        classifier.inputs(pictures)
+
+
 def test_what_is_missing_or_does_not_fit(classifier):
-    with pytest.raises(ValueError, match="the network has no transform for pictures"):
+    with pytest.raises(ValueError, match=r"no transform for pictures: set net\.transform = "):
         PictureClassifier(classifier.net, ("a",) * 4)
-    with pytest.raises(ValueError, match="the network has no names of classes"):
+    with pytest.raises(ValueError, match=r"no names of classes: set net\.class_names = "):
         PictureClassifier(classifier.net, transform=classifier.transform)
     with pytest.raises(TypeError, match="no transform"):
         PictureClassifier(classifier.net, ("a",) * 4, lambda images, rng: images)

@@ -47,6 +47,10 @@ struct Joined {
   friend SINGA_INLINE Joined operator-(const Joined& a, const Joined& b) {
     return {a.low - b.low, a.high - b.high};
   }
+  friend SINGA_INLINE Joined operator*(const Joined& a, const Joined& b) {
+    return {a.low * b.low, a.high * b.high};
+  }
+  friend SINGA_INLINE Joined operator-(float a, const Joined& b) { return {a - b.low, a - b.high}; }
   friend SINGA_INLINE Joined operator*(float a, const Joined& b) { return {a * b.low, a * b.high}; }
   SINGA_INLINE Joined& operator+=(const Joined& other) { return *this = *this + other; }
   SINGA_INLINE Joined& operator*=(float factor) { return *this = factor * *this; }

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "backend/cpu/vector.h"
+#include "backend/cpu/vectors_any.h"
 #include "core/device/instruction_set.h"
 
 #define SINGA_TARGET
@@ -12,43 +12,7 @@
 namespace singa::cpu {
 namespace {
 
-/// Vectors of 4 floats.
-struct Vectors {
-  using Type = Vec<4>;
-  static constexpr int kLanes = 4;
-  using Mask = int64_t;  // number of lanes
-
-  static Mask First(int64_t n) { return n; }
-  static Type All(float value) { return Type{value, value, value, value}; }
-
-  template <class T>
-  static Type Load(const T* from) {
-    Type v;
-    cpu::Load(v, from);
-    return v;
-  }
-  template <class T>
-  static Type Load(const T* from, Mask count) {
-    T lanes[kLanes] = {};
-    std::copy_n(from, count, lanes);
-    return Load(lanes);
-  }
-  template <class T>
-  static void Store(T* to, Type v) {
-    cpu::Store(to, v);
-  }
-  template <class T>
-  static void Store(T* to, Type v, Mask count) {
-    T lanes[kLanes];
-    cpu::Store(lanes, v);
-    std::copy_n(lanes, count, to);
-  }
-  template <class T>
-  static void Stream(T* to, Type v) {
-    cpu::Store(to, v);
-  }
-  static void Fence() {}
-};
+using Vectors = AnyVectors<4>;
 
 /// Vectors of 4 positions.
 struct Positions {

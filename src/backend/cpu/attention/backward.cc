@@ -18,6 +18,7 @@
 
 #include "backend/cpu/attention/attention.h"
 #include "backend/cpu/attention/tile.h"
+#include "backend/cpu/linalg/pair_product.h"
 #include "backend/cpu/linalg/tile_product.h"
 #include "singa/core/half.h"
 #include "singa/core/threads.h"
@@ -27,33 +28,194 @@ namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-/// Where the tiles of a thread lie in its workspace.
-struct Workspace : Parts {
-  Workspace(const AttentionGeometry& g, int64_t lanes)
-      : key_step(RowStep(g.dim)),
-        value_step(RowStep(g.value_dim)),
-        q_step(RoundUp(g.dim, lanes)),
-        dy_step(RoundUp(g.value_dim, lanes)),
-        q(Take(g.dim * kTileQueries)),
-        q_rows(Take(q_step * kTileQueries)),
-        dy(Take(g.value_dim * kTileQueries)),
-        dy_rows(Take(dy_step * kTileQueries)),
-        dq(Take(key_step * kTileQueries)),
-        keys(Take(kTileKeys * key_step)),
-        values(Take(kTileKeys * value_step)),
-        scores(Take(kTileKeys * kTileQueries)),
-        products(Take(kTileKeys * kTileQueries)),
-        factors(Take(g.has_dropout ? kTileKeys * kTileQueries : 0)),
-        y_row(Take(g.value_dim)) {}
+/// The factors of products as float32 numbers, in the workspace of a thread.
+template <class T, int64_t kVectorLanes>
+class FloatFactors {
+ public:
+  using Type = T;
+  static constexpr int64_t kLanes = kVectorLanes;
+  static constexpr double kError = 0;
 
-  int64_t key_step, value_step, q_step, dy_step;
-  int64_t q, q_rows;    ///< times scale; D x columns, and queries x D
-  int64_t dy, dy_rows;  ///< E x columns, and queries x E
-  int64_t dq;           ///< D x columns, before it is multiplied by scale
-  int64_t keys, values;
-  int64_t scores;    ///< then the weights of v
-  int64_t products;  ///< dy · v, then the gradients of the scores
-  int64_t factors, y_row;
+  FloatFactors(const AttentionGeometry& g, Parts* parts)
+      : dim_(g.dim),
+        value_dim_(g.value_dim),
+        key_step_(RowStep(g.dim)),
+        value_step_(RowStep(g.value_dim)),
+        q_step_(RoundUp(g.dim, kLanes)),
+        dy_step_(RoundUp(g.value_dim, kLanes)),
+        q_(parts->Take(g.dim * kTileQueries)),
+        q_rows_(parts->Take(q_step_ * kTileQueries)),
+        dy_(parts->Take(g.value_dim * kTileQueries)),
+        dy_rows_(parts->Take(dy_step_ * kTileQueries)),
+        keys_(parts->Take(kTileKeys * key_step_)),
+        values_(parts->Take(kTileKeys * value_step_)) {}
+  static const char* Name() { return "cpu attention by tiles"; }
+
+  void LoadQueries(const AttentionRows<const T>& q, const AttentionRows<const T>& dy,
+                   const Tile& tile, float scale, float* workspace) const {
+    attention::LoadQueries<T>(q, tile, dim_, scale, workspace + q_rows_, q_step_, workspace + q_);
+    attention::LoadQueries<T>(dy, tile, value_dim_, 1.0f, workspace + dy_rows_, dy_step_,
+                              workspace + dy_);
+  }
+  /// n keys and values from `first` on.
+  void LoadKeys(const AttentionRows<const T>& k, const AttentionRows<const T>& v, const Tile& tile,
+                int64_t first, int64_t n, float* workspace) const {
+    PackRows(k.At(tile.batch, tile.kv_head, first), k.row, n, RoundUp(n, 4), dim_,
+             workspace + keys_, key_step_);
+    PackRows(v.At(tile.batch, tile.kv_head, first), v.row, n, RoundUp(n, 4), value_dim_,
+             workspace + values_, value_step_);
+  }
+  /// scores (keys, in fours, x columns) = scale · k · q
+  void Score(const Tile& tile, int64_t n, float, float* workspace, float* scores) const {
+    Multiply<kLanes>(RoundUp(n, 4), tile.columns, dim_, {workspace + keys_, key_step_, 1},
+                     workspace + q_, tile.columns, scores, tile.columns, false);
+  }
+  /// products (keys, in fours, x columns) = v · dy
+  void MultiplyValues(const Tile& tile, int64_t n, float* workspace, float* products) const {
+    Multiply<kLanes>(RoundUp(n, 4), tile.columns, value_dim_, {workspace + values_, value_step_, 1},
+                     workspace + dy_, tile.columns, products, tile.columns, false);
+  }
+  /// Called before those below, with weights and gradients of n keys.
+  void LoadWeights(const Tile& tile, int64_t n, float* weights, float* gradients, float*) const {
+    // The rows behind the keys may belong to keys that these queries do not use.
+    for (float* x : {weights, gradients})
+      std::fill(x + n * tile.columns, x + RoundUp(n, 4) * tile.columns, 0.0f);
+  }
+  /// dv (keys x dv_step) += weights · dy
+  void AddToValues(const Tile& tile, int64_t n, const float* weights, float* workspace,
+                   float* dv) const {
+    Multiply<kLanes>(RoundUp(n, 4), dy_step_, tile.count, {weights, tile.columns, 1},
+                     workspace + dy_rows_, dy_step_, dv, dy_step_, true);
+  }
+  /// dk (keys x dk_step) += scale · gradients · q
+  void AddToKeys(const Tile& tile, int64_t n, float, const float* gradients, float* workspace,
+                 float* dk) const {
+    Multiply<kLanes>(RoundUp(n, 4), q_step_, tile.count, {gradients, tile.columns, 1},
+                     workspace + q_rows_, q_step_, dk, q_step_, true);
+  }
+  /// dq (D x columns) = kᵀ · gradients, added to what is there if `add`.
+  void AddToQueries(const Tile& tile, int64_t n, const float* gradients, bool add, float* workspace,
+                    float* dq) const {
+    Multiply<kLanes>(RoundUp(dim_, 4), tile.columns, n, {workspace + keys_, 1, key_step_},
+                     gradients, tile.columns, dq, tile.columns, add);
+  }
+
+  int64_t dk_step() const { return q_step_; }
+  int64_t dv_step() const { return dy_step_; }
+
+ private:
+  int64_t dim_, value_dim_;
+  int64_t key_step_, value_step_, q_step_, dy_step_;
+  int64_t q_, q_rows_;    ///< times scale; D x columns, and queries x D
+  int64_t dy_, dy_rows_;  ///< E x columns, and queries x E
+  int64_t keys_, values_;
+};
+
+/// The same as pairs of bfloat16 numbers. Weights and gradients of scores are rounded to them.
+class PairFactors {
+ public:
+  using Type = BFloat16;
+  static constexpr int64_t kLanes = 16;
+  static constexpr double kError = kPairError;
+
+  PairFactors(const AttentionGeometry& g, const PairLoops& loops, Parts* parts)
+      : loops_(loops),
+        dim_(g.dim),
+        value_dim_(g.value_dim),
+        pairs_(CeilDivide(g.dim, 2)),
+        value_pairs_(CeilDivide(g.value_dim, 2)),
+        key_step_(RowStep(pairs_)),
+        value_step_(RowStep(value_pairs_)),
+        q_step_(RoundUp(g.dim, kLanes)),
+        dy_step_(RoundUp(g.value_dim, kLanes)),
+        rows_(parts->Take(std::max(key_step_, value_step_) * kTileQueries)),
+        q_(parts->Take(pairs_ * kTileQueries)),
+        q_joined_(parts->Take(q_step_ * kTileQueries / 2)),
+        dy_(parts->Take(value_pairs_ * kTileQueries)),
+        dy_joined_(parts->Take(dy_step_ * kTileQueries / 2)),
+        keys_(parts->Take(kTileKeys * key_step_)),
+        keys_joined_(parts->Take(kTileKeys / 2 * q_step_)),
+        values_(parts->Take(kTileKeys * value_step_)),
+        weights_(parts->Take(kTileKeys * kTileQueries / 2)),
+        gradients_(parts->Take(kTileKeys * kTileQueries / 2)),
+        gradients_joined_(parts->Take(kTileKeys * kTileQueries / 2)) {}
+  static const char* Name() { return "cpu attention by tiles, bfloat16 products"; }
+
+  void LoadQueries(const AttentionRows<const BFloat16>& q, const AttentionRows<const BFloat16>& dy,
+                   const Tile& tile, float, float* workspace) const {
+    uint32_t* rows = Words(workspace + rows_);
+    const auto* numbers = reinterpret_cast<const BFloat16*>(rows);
+    LoadQueryWords(q, tile, dim_, rows, key_step_, Words(workspace + q_));
+    JoinRows(numbers, 2 * key_step_, tile.count, dim_, Words(workspace + q_joined_), q_step_);
+    LoadQueryWords(dy, tile, value_dim_, rows, value_step_, Words(workspace + dy_));
+    JoinRows(numbers, 2 * value_step_, tile.count, value_dim_, Words(workspace + dy_joined_),
+             dy_step_);
+  }
+  void LoadKeys(const AttentionRows<const BFloat16>& k, const AttentionRows<const BFloat16>& v,
+                const Tile& tile, int64_t first, int64_t n, float* workspace) const {
+    const BFloat16* from = k.At(tile.batch, tile.kv_head, first);
+    CopyRows(from, k.row, n, RoundUp(n, 4), dim_, Words(workspace + keys_), key_step_);
+    JoinRows(from, k.row, n, dim_, Words(workspace + keys_joined_), q_step_);
+    CopyRows(v.At(tile.batch, tile.kv_head, first), v.row, n, RoundUp(n, 4), value_dim_,
+             Words(workspace + values_), value_step_);
+  }
+  void Score(const Tile& tile, int64_t n, float scale, float* workspace, float* scores) const {
+    loops_.multiply(RoundUp(n, 4), tile.columns, pairs_, {Words(workspace + keys_), key_step_, 1},
+                    {Words(workspace + q_), 16, tile.columns},
+                    {scores, tile.columns, 16, scale, false});
+  }
+  void MultiplyValues(const Tile& tile, int64_t n, float* workspace, float* products) const {
+    loops_.multiply(
+        RoundUp(n, 4), tile.columns, value_pairs_, {Words(workspace + values_), value_step_, 1},
+        {Words(workspace + dy_), 16, tile.columns}, {products, tile.columns, 16, 1, false});
+  }
+  void LoadWeights(const Tile& tile, int64_t n, float* weights, float* gradients,
+                   float* workspace) const {
+    for (float* x : {weights, gradients}) {
+      std::fill(x + n * tile.columns, x + RoundUp(n, 4) * tile.columns, 0.0f);
+      // The partner of the last query, if that has none: its mask may have made it infinite.
+      if (tile.count % 2 == 1)
+        for (int64_t j = 0; j < n; ++j) x[j * tile.columns + tile.count] = 0;
+    }
+    loops_.round(weights, RoundUp(n, 4) * tile.columns, Words(workspace + weights_));
+    loops_.round(gradients, RoundUp(n, 4) * tile.columns, Words(workspace + gradients_));
+    loops_.round_rows(gradients, n, tile.columns, Words(workspace + gradients_joined_));
+  }
+  void AddToValues(const Tile& tile, int64_t n, const float*, float* workspace, float* dv) const {
+    AddRows(tile, n, workspace + weights_, workspace + dy_joined_, dy_step_, 1, dv);
+  }
+  void AddToKeys(const Tile& tile, int64_t n, float scale, const float*, float* workspace,
+                 float* dk) const {
+    AddRows(tile, n, workspace + gradients_, workspace + q_joined_, q_step_, scale, dk);
+  }
+  void AddToQueries(const Tile& tile, int64_t n, const float*, bool add, float* workspace,
+                    float* dq) const {
+    loops_.multiply(RoundUp(dim_, 4), tile.columns, CeilDivide(n, 2),
+                    {Words(workspace + keys_joined_), 1, q_step_},
+                    {Words(workspace + gradients_joined_), 16, tile.columns},
+                    {dq, tile.columns, 16, 1, add});
+  }
+
+  int64_t dk_step() const { return q_step_; }
+  int64_t dv_step() const { return dy_step_; }
+
+ private:
+  /// sums (keys x step) += factor · left (keys x queries) · right (queries x step)
+  void AddRows(const Tile& tile, int64_t n, float* left, float* right, int64_t step, float factor,
+               float* sums) const {
+    loops_.multiply(RoundUp(n, 4), step, CeilDivide(tile.count, 2),
+                    {Words(left), tile.columns / 2, 1}, {Words(right), 16, step},
+                    {sums, step, 16, factor, true});
+  }
+
+  const PairLoops& loops_;
+  int64_t dim_, value_dim_, pairs_, value_pairs_;
+  int64_t key_step_, value_step_, q_step_, dy_step_;
+  int64_t rows_;  ///< q, then dy
+  // Of two queries or keys: "joined".
+  int64_t q_, q_joined_, dy_, dy_joined_;
+  int64_t keys_, keys_joined_, values_;
+  int64_t weights_, gradients_, gradients_joined_;
 };
 
 /// The heads of keys whose scores have the same mask; without a gradient of the mask single heads.
@@ -80,13 +242,21 @@ class Teams {
   int64_t masks_, size_, count_, columns_, member_columns_, kv_heads_;
 };
 
-template <class T, int64_t kLanes>
+template <class Factors>
 class BackwardPlan final : public Plan {
+  using T = typename Factors::Type;
+
  public:
-  explicit BackwardPlan(const AttentionBackwardSpec& spec)
+  template <class... Loops>
+  explicit BackwardPlan(const AttentionBackwardSpec& spec, const Loops&... loops)
       : Plan("cpu"),
         spec_(spec),
-        place_(spec, kLanes),
+        factors_(spec, loops..., &place_),
+        scores_(place_.Take(kTileKeys * kTileQueries)),
+        products_(place_.Take(kTileKeys * kTileQueries)),
+        dropout_(place_.Take(spec.has_dropout ? kTileKeys * kTileQueries : 0)),
+        dq_(place_.Take(RoundUp(spec.dim, 4) * kTileQueries)),
+        rows_(place_.Take(RowStep(spec.dim) * kTileQueries)),
         threads_(NumThreads()),
         heads_(spec.batch * spec.kv_heads),
         tiles_(Problem::TilesOfHead(spec)),
@@ -94,12 +264,13 @@ class BackwardPlan final : public Plan {
         teams_(spec),
         shares_(SplitWork(teams_.count(), teams_.size())) {
     // Products write whole rows of keys, in fours.
-    if (spec.need_k) dk_size_ = RoundUp(spec.keys, 4) * place_.q_step;
-    if (spec.need_v) dv_size_ = RoundUp(spec.keys, 4) * place_.dy_step;
+    if (spec.need_k) dk_size_ = RoundUp(spec.keys, 4) * factors_.dk_step();
+    if (spec.need_v) dv_size_ = RoundUp(spec.keys, 4) * factors_.dv_step();
     if (spec.need_mask())
       mask_ = {spec.dmask[1] == 1 ? 1 : spec.group(), spec.dmask[3], spec.dmask[2]};
   }
-  std::string Describe() const override { return "cpu attention by tiles"; }
+  std::string Describe() const override { return Factors::Name(); }
+  double factor_error() const override { return Factors::kError; }
   size_t workspace_bytes() const override {
     const int64_t sums = parts_ == 1 ? threads_ : heads_ * parts_;
     return static_cast<size_t>(threads_ * place_.size() + sums * sums_size() +
@@ -108,7 +279,7 @@ class BackwardPlan final : public Plan {
   }
 
   void Run(const Execution& execution) const override {
-    const Problem problem(spec_, execution, kLanes);
+    const Problem problem(spec_, execution, Factors::kLanes);
     auto* tiles = static_cast<float*>(execution.workspace);
     float* all_sums = tiles + threads_ * place_.size();
     float* mask_sums = all_sums + (parts_ == 1 ? threads_ : heads_ * parts_) * sums_size();
@@ -148,66 +319,52 @@ class BackwardPlan final : public Plan {
 
   void RunTile(const Execution& execution, const Problem& problem, const Tile& tile,
                float* workspace, float* dk, float* dv, float* added) const {
-    const AttentionRows<const T> k(execution.inputs[2]), v(execution.inputs[3]);
-    const int64_t columns = tile.columns, key_step = place_.key_step,
-                  value_step = place_.value_step;
-    float *q = workspace + place_.q, *q_rows = workspace + place_.q_rows;
-    float *dy = workspace + place_.dy, *dy_rows = workspace + place_.dy_rows;
-    float *keys = workspace + place_.keys, *values = workspace + place_.values;
-    float *scores = workspace + place_.scores, *products = workspace + place_.products;
-    float *dq = workspace + place_.dq, *factors = workspace + place_.factors;
+    const AttentionRows<const T> k(execution.inputs[2]), v(execution.inputs[3]),
+        dy(execution.inputs[0]);
+    const int64_t columns = tile.columns;
+    float *scores = workspace + scores_, *products = workspace + products_;
+    float *dq = workspace + dq_, *factors = workspace + dropout_;
     float logsumexp[kTileQueries] = {}, along[kTileQueries] = {};
-    LoadQueries<T>(AttentionRows<const T>(execution.inputs[1]), tile, spec_.dim, problem.scale(), q,
-                   q_rows, place_.q_step, nullptr);
-    LoadQueries<T>(AttentionRows<const T>(execution.inputs[0]), tile, spec_.value_dim, 1.0f, dy,
-                   dy_rows, place_.dy_step, nullptr);
-    Statistics(execution, tile, dy_rows, workspace + place_.y_row, logsumexp, along);
+    factors_.LoadQueries(AttentionRows<const T>(execution.inputs[1]), dy, tile, problem.scale(),
+                         workspace);
+    Statistics(execution, tile, logsumexp, along);
     if (tile.any_keys == 0) std::fill_n(dq, spec_.dim * columns, 0.0f);
     for (int64_t first = 0; first < tile.any_keys; first += kTileKeys) {
-      const int64_t n = std::min(kTileKeys, tile.any_keys - first), padded = RoundUp(n, 4);
-      PackRows(k.At(tile.batch, tile.kv_head, first), k.row, n, padded, spec_.dim, keys, key_step);
-      PackRows(v.At(tile.batch, tile.kv_head, first), v.row, n, padded, spec_.value_dim, values,
-               value_step);
-      Multiply<kLanes>(padded, columns, spec_.dim, {keys, key_step, 1}, q, columns, scores, columns,
-                       false);
+      const int64_t n = std::min(kTileKeys, tile.any_keys - first);
+      factors_.LoadKeys(k, v, tile, first, n, workspace);
+      factors_.Score(tile, n, problem.scale(), workspace, scores);
       problem.Mask(tile, first, n, scores);
-      Multiply<kLanes>(padded, columns, spec_.value_dim, {values, value_step, 1}, dy, columns,
-                       products, columns, false);
+      factors_.MultiplyValues(tile, n, workspace, products);
       if (spec_.has_dropout) problem.DropoutFactors(tile, first, n, factors);
       WeightsAndGradients(scores, products, spec_.has_dropout ? factors : nullptr, n, columns,
                           logsumexp, along);
       if (spec_.need_mask())
         mask_.Add(tile, tile.kv_head * spec_.group(), first, n, products, added);
-      // The rows behind the keys may belong to keys that these queries do not use.
-      std::fill(scores + n * columns, scores + padded * columns, 0.0f);
-      std::fill(products + n * columns, products + padded * columns, 0.0f);
+      factors_.LoadWeights(tile, n, scores, products, workspace);
       if (spec_.need_v)
-        Multiply<kLanes>(padded, place_.dy_step, tile.count, {scores, columns, 1}, dy_rows,
-                         place_.dy_step, dv + first * place_.dy_step, place_.dy_step, true);
+        factors_.AddToValues(tile, n, scores, workspace, dv + first * factors_.dv_step());
       if (spec_.need_k)
-        Multiply<kLanes>(padded, place_.q_step, tile.count, {products, columns, 1}, q_rows,
-                         place_.q_step, dk + first * place_.q_step, place_.q_step, true);
-      if (spec_.need_q)
-        Multiply<kLanes>(RoundUp(spec_.dim, 4), columns, n, {keys, 1, key_step}, products, columns,
-                         dq, columns, first > 0);
+        factors_.AddToKeys(tile, n, problem.scale(), products, workspace,
+                           dk + first * factors_.dk_step());
+      if (spec_.need_q) factors_.AddToQueries(tile, n, products, first > 0, workspace, dq);
     }
     if (!spec_.need_q) return;
     float scale[kTileQueries];
     std::fill_n(scale, kTileQueries, problem.scale());
-    StoreQueries<T>(dq, tile, spec_.dim, scale, AttentionRows<T>(execution.outputs[0]));
+    StoreQueries<T>(dq, tile, spec_.dim, scale, workspace + rows_,
+                    AttentionRows<T>(execution.outputs[0]));
   }
 
   /// logsumexp, 0 for queries without keys, and Σ dy · y, of the queries of a tile.
-  void Statistics(const Execution& execution, const Tile& tile, const float* dy_rows, float* y_row,
-                  float* logsumexp, float* along) const {
-    const AttentionRows<const T> y(execution.inputs[5]);
+  void Statistics(const Execution& execution, const Tile& tile, float* logsumexp,
+                  float* along) const {
+    const AttentionRows<const T> y(execution.inputs[5]), dy(execution.inputs[0]);
     for (int64_t c = 0; c < tile.count; ++c) {
-      const float log_sum = execution.in<float>(
-          6)[(tile.batch * spec_.heads + tile.head[c]) * spec_.queries + tile.query[c]];
+      const int64_t h = tile.head[c], i = tile.query[c];
+      const float log_sum =
+          execution.in<float>(6)[(tile.batch * spec_.heads + h) * spec_.queries + i];
       logsumexp[c] = log_sum == -kInf ? 0 : log_sum;
-      PackRows(y.At(tile.batch, tile.head[c], tile.query[c]), 0, 1, 1, spec_.value_dim, y_row,
-               spec_.value_dim);
-      along[c] = Dot(dy_rows + c * place_.dy_step, y_row, spec_.value_dim);
+      along[c] = Dot(dy.At(tile.batch, h, i), y.At(tile.batch, h, i), spec_.value_dim);
     }
   }
 
@@ -216,16 +373,22 @@ class BackwardPlan final : public Plan {
     const int64_t b = head / spec_.kv_heads, h = head % spec_.kv_heads;
     for (int64_t j = 0; j < spec_.keys; ++j) {
       if (spec_.need_k)
-        StoreSum(sums + j * place_.q_step, parts_, sums_size(), spec_.dim,
+        StoreSum(sums + j * factors_.dk_step(), parts_, sums_size(), spec_.dim,
                  AttentionRows<T>(execution.outputs[1]).At(b, h, j));
       if (spec_.need_v)
-        StoreSum(sums + dk_size_ + j * place_.dy_step, parts_, sums_size(), spec_.value_dim,
+        StoreSum(sums + dk_size_ + j * factors_.dv_step(), parts_, sums_size(), spec_.value_dim,
                  AttentionRows<T>(execution.outputs[2]).At(b, h, j));
     }
   }
 
   AttentionBackwardSpec spec_;
-  Workspace place_;
+  Parts place_;  ///< of a thread's tiles
+  Factors factors_;
+  int64_t scores_;    ///< then the weights of v
+  int64_t products_;  ///< dy · v, then the gradients of the scores
+  int64_t dropout_;
+  int64_t dq_;    ///< D x columns, before it is multiplied by scale
+  int64_t rows_;  ///< dq
   int64_t threads_, heads_, tiles_;
   int64_t parts_;  ///< of the tiles of a head
   Teams teams_;
@@ -234,16 +397,19 @@ class BackwardPlan final : public Plan {
   MaskSums mask_{};  ///< of a team
 };
 
-template <class T>
-PlanPtr Make(const AttentionBackwardSpec& spec, int64_t lanes) {
-  if (lanes == 16) return std::make_shared<BackwardPlan<T, 16>>(spec);
-  return std::make_shared<BackwardPlan<T, 8>>(spec);
-}
-
 }  // namespace
 
 PlanPtr MakePlan(const AttentionBackwardSpec& spec, int64_t lanes) {
-  return spec.dtype == kBFloat16 ? Make<BFloat16>(spec, lanes) : Make<float>(spec, lanes);
+  const auto make = [&]<class T>() -> PlanPtr {
+    if (lanes == 16) return std::make_shared<BackwardPlan<FloatFactors<T, 16>>>(spec);
+    return std::make_shared<BackwardPlan<FloatFactors<T, 8>>>(spec);
+  };
+  return spec.dtype == kBFloat16 ? make.template operator()<BFloat16>()
+                                 : make.template operator()<float>();
+}
+
+PlanPtr MakePairPlan(const AttentionBackwardSpec& spec, const PairLoops& loops) {
+  return std::make_shared<BackwardPlan<PairFactors>>(spec, loops);
 }
 
 }  // namespace singa::cpu::attention

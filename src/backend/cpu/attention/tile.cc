@@ -1,9 +1,11 @@
 #include "backend/cpu/attention/tile.h"
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "core/tensor/dtype_switch.h"
+#include "core/tensor/turn.h"
 #include "model/formula/philox_fill.h"
 #include "model/formula/vector_math.h"
 
@@ -14,7 +16,10 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 
 /// exp(x) for x <= 0, up to rounding. Results that would be subnormal are zero, because some
 /// processors multiply subnormal numbers a hundred times slower.
-SINGA_INLINE float Weight(float x) { return x < -87.0f ? 0.0f : formula::Exp(x); }
+SINGA_INLINE float Weight(float x) {
+  const auto [power, tail] = formula::detail::Split(x > 88.0f ? 88.0f : x);
+  return x < -87.0f ? 0.0f : (1 + tail) * formula::detail::PowerOfTwo(power);
+}
 
 SINGA_MULTI_ISA void AddToRows(const float* added, int64_t rows, int64_t columns, float* x) {
   for (int64_t r = 0; r < rows; ++r)
@@ -135,26 +140,57 @@ void PackRows(const T* from, int64_t row_step, int64_t rows, int64_t padded, int
 
 template <class T>
 void LoadQueries(const AttentionRows<const T>& x, const Tile& tile, int64_t length, float factor,
-                 float* turned, float* rows, int64_t row_step, float* scratch) {
-  for (int64_t c = 0; c < tile.count; ++c) {
-    float* row = rows ? rows + c * row_step : scratch;
-    Widen(x.At(tile.batch, tile.head[c], tile.query[c]), 0, 1, length, factor, row,
-          rows ? row_step : length);
-    for (int64_t d = 0; d < length; ++d) turned[d * tile.columns + c] = row[d];
-  }
-  if (tile.count == tile.columns) return;
-  for (int64_t d = 0; d < length; ++d)
-    std::fill(turned + d * tile.columns + tile.count, turned + (d + 1) * tile.columns, 0.0f);
+                 float* rows, int64_t row_step, float* turned) {
+  for (int64_t c = 0; c < tile.count; ++c)
+    Widen(x.At(tile.batch, tile.head[c], tile.query[c]), 0, 1, length, factor, rows + c * row_step,
+          row_step);
+  std::fill(rows + tile.count * row_step, rows + tile.columns * row_step, 0.0f);
+  Turn(rows, row_step, tile.columns, length, turned, tile.columns);
 }
 
 template <class T>
 void StoreQueries(const float* turned, const Tile& tile, int64_t length, const float* factors,
-                  const AttentionRows<T>& y) {
-  for (int64_t c = 0; c < tile.count; ++c) {
-    T* row = y.At(tile.batch, tile.head[c], tile.query[c]);
-    for (int64_t d = 0; d < length; ++d)
-      row[d] = Convert<T>(turned[d * tile.columns + c] * factors[c]);
+                  float* scratch, const AttentionRows<T>& y) {
+  const int64_t step = RowStep(length);
+  Turn(turned, tile.columns, length, tile.columns, scratch, step);
+  for (int64_t c = 0; c < tile.count; ++c)
+    StoreScaled(scratch + c * step, length, factors[c],
+                y.At(tile.batch, tile.head[c], tile.query[c]));
+}
+
+void CopyRows(const BFloat16* from, int64_t row_step, int64_t rows, int64_t padded, int64_t length,
+              uint32_t* to, int64_t to_step) {
+  for (int64_t r = 0; r < rows; ++r, to += to_step) {
+    if (length % 2 == 1) to[length / 2] = 0;
+    std::memcpy(to, from + r * row_step, static_cast<size_t>(length) * sizeof(BFloat16));
+    std::fill(to + CeilDivide(length, 2), to + to_step, 0u);
   }
+  std::fill_n(to, (padded - rows) * to_step, 0u);
+}
+
+SINGA_MULTI_ISA void JoinRows(const BFloat16* from, int64_t row_step, int64_t rows, int64_t length,
+                              uint32_t* to, int64_t to_step) {
+  for (int64_t r = 0; r < rows; r += 2, to += to_step) {
+    const BFloat16 *low = from + r * row_step, *high = low + row_step;
+    if (r + 1 < rows) {
+#pragma omp simd
+      for (int64_t i = 0; i < length; ++i)
+        to[i] = uint32_t{low[i].bits} | uint32_t{high[i].bits} << 16;
+    } else {
+#pragma omp simd
+      for (int64_t i = 0; i < length; ++i) to[i] = low[i].bits;
+    }
+    for (int64_t i = length; i < to_step; ++i) to[i] = 0;
+  }
+}
+
+void LoadQueryWords(const AttentionRows<const BFloat16>& x, const Tile& tile, int64_t length,
+                    uint32_t* rows, int64_t row_step, uint32_t* turned) {
+  for (int64_t c = 0; c < tile.count; ++c)
+    CopyRows(x.At(tile.batch, tile.head[c], tile.query[c]), 0, 1, 1, length, rows + c * row_step,
+             row_step);
+  std::fill(rows + tile.count * row_step, rows + tile.columns * row_step, 0u);
+  Turn(rows, row_step, tile.columns, CeilDivide(length, 2), turned, tile.columns);
 }
 
 SINGA_MULTI_ISA bool UpdateSoftmax(float* scores, int64_t keys, int64_t columns, float* most,
@@ -210,10 +246,11 @@ float LogSumExp(float most, float sum) {
   return most == -kInf ? sum : most + std::log(sum);  // NaN stays NaN
 }
 
-SINGA_MULTI_ISA float Dot(const float* a, const float* b, int64_t n) {
+template <class T>
+SINGA_MULTI_ISA float Dot(const T* a, const T* b, int64_t n) {
   float sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < n; ++i) sum += a[i] * b[i];
+  for (int64_t i = 0; i < n; ++i) sum += Convert<float>(a[i]) * Convert<float>(b[i]);
   return sum;
 }
 
@@ -334,6 +371,7 @@ SINGA_MULTI_ISA void StoreScaled(const float* x, int64_t n, float factor, T* y) 
 
 template <class T>
 SINGA_MULTI_ISA void StoreSum(const float* from, int64_t count, int64_t apart, int64_t n, T* to) {
+  if (count == 1) return StoreScaled(from, n, 1.0f, to);
   for (int64_t i = 0; i < n; ++i) {
     float sum = from[i];
     for (int64_t part = 1; part < count; ++part) sum += from[part * apart + i];
@@ -344,9 +382,10 @@ SINGA_MULTI_ISA void StoreSum(const float* from, int64_t count, int64_t apart, i
 #define SINGA_INSTANTIATE(T)                                                                       \
   template void PackRows<T>(const T*, int64_t, int64_t, int64_t, int64_t, float*, int64_t);        \
   template void LoadQueries<T>(const AttentionRows<const T>&, const Tile&, int64_t, float, float*, \
-                               float*, int64_t, float*);                                           \
-  template void StoreQueries<T>(const float*, const Tile&, int64_t, const float*,                  \
+                               int64_t, float*);                                                   \
+  template void StoreQueries<T>(const float*, const Tile&, int64_t, const float*, float*,          \
                                 const AttentionRows<T>&);                                          \
+  template float Dot<T>(const T*, const T*, int64_t);                                              \
   template void StoreScaled<T>(const float*, int64_t, float, T*);                                  \
   template void StoreSum<T>(const float*, int64_t, int64_t, int64_t, T*)
 SINGA_INSTANTIATE(float);

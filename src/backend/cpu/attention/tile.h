@@ -1,6 +1,7 @@
 #pragma once
 
-// Tiles of attention on the CPU, and the loops over them. Everything is computed in float32.
+// Tiles of attention on the CPU, and the loops over them. Everything is computed in float32, but
+// for factors of products that are pairs of bfloat16 numbers.
 //
 // A tile is a matrix with a column for each query, so that the vector units work on many queries at
 // once, and sums and maxima over keys need no exchange between lanes:
@@ -20,6 +21,7 @@
 #include "model/formula/attention.h"
 #include "model/operation/attention/arguments.h"
 #include "model/operation/attention/spec.h"
+#include "singa/core/half.h"
 #include "singa/core/plan.h"
 
 namespace singa::cpu::attention {
@@ -139,17 +141,35 @@ template <class T>
 void PackRows(const T* from, int64_t row_step, int64_t rows, int64_t padded, int64_t length,
               float* to, int64_t to_step);
 
-/// The queries of a tile, or other tensors of that shape: factor · x.
-/// `turned` (length x columns): zeros behind the queries. `rows` (count x row_step), with zeros
-/// behind each row; null: not wanted. `scratch`: `length` floats.
+/// The queries of a tile, or other tensors of that shape: factor · x. `rows` (columns x row_step)
+/// has zeros behind each row and behind the queries, `turned` (length x columns) its columns.
 template <class T>
 void LoadQueries(const AttentionRows<const T>& x, const Tile& tile, int64_t length, float factor,
-                 float* turned, float* rows, int64_t row_step, float* scratch);
+                 float* rows, int64_t row_step, float* turned);
 
-/// The reverse: row c becomes factors[c] · column c.
+/// The reverse: row c becomes factors[c] · column c. `scratch`: `columns` rows of
+/// RowStep(length).
 template <class T>
 void StoreQueries(const float* turned, const Tile& tile, int64_t length, const float* factors,
-                  const AttentionRows<T>& y);
+                  float* scratch, const AttentionRows<T>& y);
+
+// For products of pairs of bfloat16 numbers (linalg/pair_product.h). A pair is a word.
+
+inline uint32_t* Words(float* workspace) { return reinterpret_cast<uint32_t*>(workspace); }
+
+/// Rows of `length` numbers as words of neighbours, zeros behind them up to the step and up to
+/// `padded` rows.
+void CopyRows(const BFloat16* from, int64_t row_step, int64_t rows, int64_t padded, int64_t length,
+              uint32_t* to, int64_t to_step);
+
+/// Words of a row and the next one, which is zero behind the last: to[r / 2 · to_step + i], with
+/// zeros behind `length` up to the step.
+void JoinRows(const BFloat16* from, int64_t row_step, int64_t rows, int64_t length, uint32_t* to,
+              int64_t to_step);
+
+/// LoadQueries for words of neighbours.
+void LoadQueryWords(const AttentionRows<const BFloat16>& x, const Tile& tile, int64_t length,
+                    uint32_t* rows, int64_t row_step, uint32_t* turned);
 
 /// Replaces scores (keys x columns) by weights exp(score − most), where `most` (columns) becomes
 /// the maximum of these and all earlier scores; -inf at first. `sum` (columns) is that of all
@@ -164,7 +184,8 @@ float UpdateSoftmaxRow(float* scores, int64_t keys, float* most, float* sum);
 float LogSumExp(float most, float sum);
 
 /// Σ a · b, in float32.
-float Dot(const float* a, const float* b, int64_t n);
+template <class T>
+float Dot(const T* a, const T* b, int64_t n);
 
 /// Multiplies column c of each row by factors[c].
 void ScaleColumns(float* x, int64_t rows, int64_t columns, const float* factors);

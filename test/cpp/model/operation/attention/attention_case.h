@@ -98,6 +98,9 @@ class ReferenceAttention {
   Tensor y() const { return results_[0].AsType(type_); }
   Tensor logsumexp() const { return results_[1].AsType(type_ == kFloat64 ? kFloat64 : kFloat32); }
 
+  const std::vector<Tensor>& results() const { return results_; }
+  const std::vector<Tensor>& gradients() const { return gradients_; }
+
   void ExpectForward(const std::vector<Tensor>& results) const {
     EXPECT_EQ(results[0].data_type(), type_);
     ExpectClose(results[0], results_[0], "y");

@@ -4,36 +4,18 @@ SINGA_POISON shows what was not written.
 The kernels run in processes of their own.
 """
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import replay_calls
 from replay_calls import ALWAYS, LAST_CORNER, NOTHING, WHEN_TOLD, WHERE_LARGE
-from spot_calls import BEGIN, CALLS, GPU, ON_CPU, ON_GPU, ON_GPUS
+from spot_calls import CALLS, GPU, ON_CPU, ON_GPU, ON_GPUS, WRONG, found, result_of
 
 pytestmark = [
     pytest.mark.cpu("the wrong kernels are the CPU's"),
     pytest.mark.skipif(not replay_calls.LIBRARY.exists(), reason="singa was built without tests"),
 ]
-SUPPORT = Path(__file__).parents[1] / "support"
-
-
-def result_of(program: str, **environment: str) -> tuple[dict[str, object], list[str]]:
-    """The JSON object that a program prints, and its lines on stderr."""
-    paths = [str(SUPPORT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    done = subprocess.run(
-        [sys.executable, "-c", BEGIN + program],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1]), done.stderr.splitlines()
+PAGE = Path(__file__).parents[3] / "docs" / "how_it_works" / "spot_checks.md"
 
 
 def result_on(where: str, program: str) -> tuple[dict[str, object], list[str]]:
@@ -78,6 +60,18 @@ def test_a_kernel_that_is_wrong_in_a_corner_is_replaced(
         assert f"It is refused for {text} from now on. Run again: python -m singa replay " in line
         file = line.rsplit(" ", 1)[1]
         assert Path(file).stat().st_size > 0
+
+
+@pytest.mark.parametrize("corner", ["first corner", "last corner"])
+def test_the_table_of_the_page(corner: str) -> None:
+    """Another element in the middle of a result than in the table may be wrong, and be found, where
+    results lie otherwise."""
+    lines = PAGE.read_text().partition("| family |")[2].partition("\n\n")[0].splitlines()
+    rows = dict(line.strip("| ").split(" | ", 1) for line in lines[2:])
+    assert list(rows) == list(CALLS)
+    column = [*WRONG].index(corner)
+    wanted = {family: row.split(" | ")[column] for family, row in rows.items()}
+    assert {k: f"run {n}" for k, n in found("cpu", WRONG[corner]).items()} == wanted
 
 
 @pytest.mark.parametrize("where", ["cpu", "gpu"])

@@ -13,6 +13,8 @@ import os
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
+from typing import Any
 
 import replay_calls
 from replay_calls import ALWAYS, LAST_CORNER, MIDDLE
@@ -145,41 +147,54 @@ FIND = """
 found = {{}}
 for family, (spec, call) in {calls!r}.items():
     add_wrong_kernels(spec, {wrong}, kind)
-    wrap.ForgetRefusedPlans()
+    before = len(wrap.GetRefusedPlans())
     found[family] = None
     for run in range(1, {runs} + 1):
         results(call)
-        if wrap.GetRefusedPlans():
+        if len(wrap.GetRefusedPlans()) > before:
             found[family] = run
             break
 print(json.dumps(found))
 """
 
 
+def result_of(program: str, folder: str | None = None, **environment: str) -> tuple[Any, list[str]]:
+    """The JSON object that a program prints last, and its lines on stderr. It runs in `folder`."""
+    given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    paths = [str(Path(__file__).parent), *map(os.path.abspath, given)]
+    done = subprocess.run(
+        [sys.executable, "-c", BEGIN + program],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr.splitlines()
+
+
+def found(where: str, wrong: int) -> dict[str, int | None]:
+    """By family, the run in which a kernel that is wrong in this way is found, on "cpu" or "gpu";
+    None if it is not."""
+    program = FIND.format(
+        calls={family: CALLS[family] for family in (ON_GPUS if where == "gpu" else CALLS)},
+        wrong=wrong,
+        runs=RUNS,
+    )
+    on = (ON_GPU, str(GPU)) if where == "gpu" else (ON_CPU, "")
+    with tempfile.TemporaryDirectory() as folder:  # of replay files
+        return result_of(on[0] + program, folder, SINGA_CUDA_LIBRARY=on[1])[0]
+
+
 def main(where: str) -> None:
-    calls = {family: CALLS[family] for family in (ON_GPUS if where == "gpu" else CALLS)}
-    rows = {}
-    for name, wrong in WRONG.items():
-        program = FIND.format(calls=calls, wrong=wrong, runs=RUNS)
-        with tempfile.TemporaryDirectory() as folder:  # of replay files
-            done = subprocess.run(
-                [sys.executable, "-c", BEGIN + (ON_GPU if where == "gpu" else ON_CPU) + program],
-                env=os.environ | {"SINGA_CUDA_LIBRARY": str(GPU)},
-                cwd=folder,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                check=True,
-            )
-        rows[name] = json.loads(done.stdout)
+    columns = [found(where, wrong) for wrong in WRONG.values()]
     print("| family | " + " | ".join(WRONG) + " |")
     print("|---|" + "---|" * len(WRONG))
-    for family in calls:
-        cells = [rows[name][family] for name in WRONG]
-        print(f"| {family} | " + " | ".join(f"run {c}" if c else "no" for c in cells) + " |")
+    for family in columns[0]:
+        cells = [f"run {c}" if (c := column[family]) else "no" for column in columns]
+        print(f"| {family} | {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":
-    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    folders = [os.path.dirname(__file__), *filter(None, given)]
-    os.environ["PYTHONPATH"] = os.pathsep.join(os.path.abspath(folder) for folder in folders)
     main(sys.argv[1] if len(sys.argv) > 1 else "cpu")

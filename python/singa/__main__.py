@@ -39,9 +39,9 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
 
 def _env(arguments: argparse.Namespace) -> int:
-    from .report.diagnostics import environment_table
+    from .report.diagnostics import environment_list
 
-    print(environment_table())
+    print(environment_list())
     return 0
 
 

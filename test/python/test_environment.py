@@ -9,6 +9,7 @@ import singa
 from own_process import printed_by
 from singa import __main__ as command_line
 from singa import singa_wrap as wrap
+from singa.report.diagnostics import environment_table
 
 ROOT = Path(__file__).parents[2]
 WORDS = {v.name: v.values for v in wrap.EnvironmentVariables()}
@@ -17,9 +18,22 @@ for openmp in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
     CHECKED.pop(openmp)  # OpenMP reads them, in its own way
 
 
-def test_the_page_is_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_is_the_table() -> None:
+    assert f"{environment_table()}\n" in (ROOT / "docs/environment.md").read_text()
+
+
+def test_the_command_prints_all_variables_in_80_columns(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert command_line.main(["env"]) == 0
-    assert capsys.readouterr().out in (ROOT / "docs/environment.md").read_text()
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line for line in lines if line[0] != " "] == [*WORDS]
+    start = lines.index("SINGA_STRICT")
+    assert lines[start + 1 : start + 3] == [
+        "    0 or 1; default 0",
+        "    1 disables methods that round differently (Winograd, FFT, TF32) or let NaN",
+    ]
 
 
 def test_everything_is_read_by_the_table() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from ..drawing.chart import Curve, chart
 from ..drawing.html import Markup, table
 from ..launcher.command_line import command_parser, program_name
+from ..raw.words import counted
 from ..training.curves import is_fraction
 from ..training.program import program, say
 from .pages import page_template, write_page
@@ -61,7 +62,7 @@ def compare(args: argparse.Namespace) -> int:
     write_page(
         args.out,
         template,
-        title=f"{len(runs)} runs" if len(runs) > 1 else "1 run",
+        title=counted(len(runs), "run"),
         notes=notes,
         figures=_figures(names),
         charts=_charts(names),

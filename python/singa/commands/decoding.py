@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import data
 from ..data.pictures import BrokenPictureError, read_picture
+from ..raw.words import counted
 from ..report.advice import Piece
 
 _SAMPLE = 12  # pictures that are decoded
@@ -59,7 +60,7 @@ def piece(found: Decoding, step: float, pictures: int) -> Piece:
     took = found.seconds * pictures
     return Piece(
         "decoded pictures",
-        f"Decoding {pictures} pictures takes {1000 * took:.3g} ms.",
+        f"Decoding {counted(pictures, 'picture')} takes {1000 * took:.3g} ms.",
         "python -m singa train --resume --cache memory --out RUN",
         min(took / (took + step), 1.0),
         how="at most",

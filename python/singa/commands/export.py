@@ -19,6 +19,7 @@ from ..files.atomic import atomic_write
 from ..launcher.command_line import command_parser, program_name
 from ..model import Model
 from ..onnx.save import argument_names
+from ..raw.words import counted
 from ..tensor import from_numpy
 from ..training import checkpoint, model_file
 from ..training.picture_classifier import PictureClassifier
@@ -138,7 +139,8 @@ def _quantize(net: Model, path: Path, args: argparse.Namespace) -> None:
     batches = [found[i : i + _BATCH] for i in range(0, len(found), _BATCH)]
     quantized = net.quantize([from_numpy(each) for each in batches], path, tolerance=args.tolerance)
     say(
-        f"{len(found)} pictures measured; the outputs change by {quantized.error:.2%} of their size"
+        f"{counted(len(found), 'picture')} measured; the outputs change by {quantized.error:.2%} "
+        "of their size"
     )
 
 

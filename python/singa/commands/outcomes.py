@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from .. import metric
 from ..data.pictures import require_pillow
+from ..raw.words import counted
 from ..training.task import OneClass, Regression, SeveralLabels, Task
 from .pages import percent
 
@@ -193,7 +194,7 @@ class ClassOutcome(Outcome):
 
     def text(self) -> str:
         lines = [
-            f"{len(self.labels)} pictures  accuracy {self.accuracy():.1%}  "
+            f"{counted(len(self.labels), 'picture')}  accuracy {self.accuracy():.1%}  "
             f"loss {self.losses.mean():.3f}",
             "",
             *_table(self.rows(), "class", "classes"),
@@ -300,7 +301,7 @@ class LabelOutcome(Outcome):
 
     def text(self) -> str:
         lines = [
-            f"{len(self.labels)} pictures  mean average precision "
+            f"{counted(len(self.labels), 'picture')}  mean average precision "
             f"{self.mean_average_precision():.3f}  F1 {self.f1():.3f}  all labels right "
             f"{self.exact():.1%}  loss {self.losses.mean():.3f}",
             "",
@@ -393,7 +394,7 @@ class NumberOutcome(Outcome):
         width = max(len("number"), *map(len, self.classes))
         return "\n".join(
             [
-                f"{len(self.labels)} pictures  mean absolute error {self.mae():.4g}  "
+                f"{counted(len(self.labels), 'picture')}  mean absolute error {self.mae():.4g}  "
                 f"R2 {self.r2():.3f}  loss {self.losses.mean():.3f}",
                 "",
                 f"{'number':{width}}  {'mae':>10}  {'rmse':>10}  {'R2':>6}",

@@ -18,6 +18,7 @@ from .. import data, device, distributed
 from ..data.picture_list import below, is_visible, some
 from ..data.pictures import SUFFIXES
 from ..data.transforms import Transform
+from ..raw.words import counted
 from ..training.program import say, warnings_as_notes
 from ..training.recipe import load_cifar10
 from ..training.task import TASKS, OneClass, Regression, SeveralLabels, Task
@@ -196,7 +197,7 @@ def _describe(train: data.ImageFolder, asks_for_weights: bool) -> None:
     """Says what the labels of the training pictures are."""
     names = _shortened(train.classes)
     if train.task == Regression.kind:
-        say(f"{len(train.classes)} numbers to predict: {names}")
+        say(f"{counted(len(train.classes), 'number')} to predict: {names}")
         for name, column in zip(train.classes, train.labels.astype(np.float64).T, strict=True):
             say(
                 f"{name}: {column.min():.6g} to {column.max():.6g}, mean {column.mean():.6g}, "
@@ -205,7 +206,8 @@ def _describe(train: data.ImageFolder, asks_for_weights: bool) -> None:
         return
     if train.task == SeveralLabels.kind:
         each = train.labels.sum(1)
-        say(f"{len(train.classes)} labels: {names}; a picture has {each.mean():.2g} on average")
+        average = f"a picture has {each.mean():.2g} on average"
+        say(f"{counted(len(train.classes), 'label')}: {names}; {average}")
         counts, advice = train.labels.sum(0).astype(np.int64), ""
     else:
         say(f"{len(train.classes)} classes: {names}")
@@ -234,7 +236,7 @@ def load(args: argparse.Namespace, statistics: Statistics | None = None) -> Pict
     if args.images is not None:
         sets.train = _head(sets.train, args.images)
     say(
-        f"{sets.train.name}: {len(sets.train)} images; "
+        f"{sets.train.name}: {counted(len(sets.train), 'image')}; "
         f"{'held out' if kind == 'pictures' else sets.test.name}: {len(sets.test)}"
     )
     if kind == "pictures":
@@ -317,8 +319,8 @@ def _load_pictures(args: argparse.Namespace, statistics: Statistics | None) -> P
                 )
         if both := in_both(train.paths, test.paths):
             warnings.warn(
-                f"{len(both)} pictures are in training and in the test, which then says too much: "
-                f"{some(both)}",
+                f"{counted(len(both), 'picture')} in training and in the test, which then says too "
+                f"much: {some(both)}",
                 stacklevel=1,
             )
     train.name = root.stem if root.is_file() else root.resolve().name
@@ -328,8 +330,8 @@ def _load_pictures(args: argparse.Namespace, statistics: Statistics | None) -> P
         )
     if not len(train) or not len(test):
         raise ValueError(
-            f"{root}: {len(train)} pictures are for the training, and {len(test)} for the test: "
-            "both need some"
+            f"{root}: {counted(len(train), 'picture')} for the training, and {len(test)} for the "
+            "test: both need some"
         )
     _describe(train, not args.class_weights)
     task = TASKS[train.task].of(train.classes, train.labels)

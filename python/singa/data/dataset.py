@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..raw.check import fraction as checked_fraction
 from ..raw.check import integer
+from ..raw.words import counted
 from .transforms import warn_of_channels_last
 
 
@@ -153,7 +154,7 @@ class ImageSet:
 
     def __repr__(self) -> str:
         shape = " x ".join(map(str, self.images.shape))
-        return f"<ImageSet {self.name}: {shape}, {len(self.classes)} classes>"
+        return f"<ImageSet {self.name}: {shape}, {counted(len(self.classes), 'class', 'classes')}>"
 
     def __len__(self) -> int:
         return len(self.labels)

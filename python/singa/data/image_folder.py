@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..raw import words
 from ..raw.check import integer, names_keywords, one_of
+from ..raw.words import counted
 from . import label_file, picture_list
 from .dataset import ItemLists
 from .label_kinds import KINDS, numbered
@@ -159,8 +160,8 @@ class ImageFolder(ItemLists):
         return self._read(self.paths[index]), label if label.ndim else int(label)
 
     def __repr__(self) -> str:
-        several = KINDS[self.task].several
-        return f"<ImageFolder {self.name}: {len(self)} pictures, {len(self.classes)} {several}>"
+        kinds = counted(len(self.classes), KINDS[self.task].noun, KINDS[self.task].several)
+        return f"<ImageFolder {self.name}: {counted(len(self), 'picture')}, {kinds}>"
 
     @words.says_what_to_write("split")
     def split(self, fraction: float | None = None, seed: int = 0) -> tuple[Self, Self]:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..raw.words import counted
 from .label_kinds import Label, LabelKind, Labels, Rows
 from .picture_list import Suffixes, some
 from .pictures import SUFFIXES
@@ -121,7 +122,8 @@ def read(
         how = "have the labels of all their lines" if kind.joins else "count once"
         _warn(f"{file} lists pictures twice, which {how}: {some(twice)}")
     if dropped:
-        _warn(f"{file}: the validation set is held out; {dropped} pictures of the test are unused")
+        unused = f"{counted(dropped, 'picture')} of the test"
+        _warn(f"{file}: the validation set is held out; not used: {unused}")
     return listed
 
 

@@ -72,12 +72,14 @@ class LabelKind(ABC):
     task     the name that ImageFolder takes
     one      what a picture has
     two      what a picture must not have
+    noun     one of what pictures have
     several  what all pictures together have
     """
 
     task: str
     one: str
     two: str
+    noun: str
     several: str
     #: Whether the labels of a picture that has several lines are joined.
     joins = False
@@ -109,7 +111,7 @@ class LabelKind(ABC):
 class OneClass(LabelKind):
     """A column with names of classes, or one for each class with a single 1 in each line."""
 
-    task, several, one, two = "classes", "classes", "a class", "two classes"
+    task, noun, several, one, two = "classes", "class", "classes", "a class", "two classes"
 
     def chosen(self, labels: Labels) -> list[int]:
         if not labels.usual and labels.are_flags():
@@ -149,7 +151,8 @@ class OneClass(LabelKind):
 class SeveralLabels(LabelKind):
     """A column with lists of labels, or one for each label with 0 or 1."""
 
-    task, several, one, two = "multilabel", "labels", "labels", "two sets of labels"
+    task, noun, several, one = "multilabel", "label", "labels", "labels"
+    two = "two sets of labels"
     joins = True
 
     def chosen(self, labels: Labels) -> list[int]:
@@ -201,7 +204,7 @@ class SeveralLabels(LabelKind):
 class Numbers(LabelKind):
     """Columns of numbers."""
 
-    task, several, one, two = "regression", "numbers", "a number", "two numbers"
+    task, noun, several, one, two = "regression", "number", "numbers", "a number", "two numbers"
 
     def chosen(self, labels: Labels) -> list[int]:
         if labels.usual:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..raw.check import integer, names_keywords
+from ..raw.words import counted
 from .dataset import ItemLists
 from .picture_cache import PictureCache
 from .picture_list import Broken, below, leave_out_broken, some
@@ -115,7 +116,7 @@ class MaskFolder(ItemLists):
         return self._read(self.paths[index], self.mask_paths[index])
 
     def __repr__(self) -> str:
-        return f"<MaskFolder {self.name}: {len(self)} pictures>"
+        return f"<MaskFolder {self.name}: {counted(len(self), 'picture')}>"
 
     def _groups(self) -> NDArray[np.integer]:
         return np.zeros(len(self), np.int32)

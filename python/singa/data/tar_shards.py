@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..raw.check import integer, names_keywords
+from ..raw.words import counted
 from .dataset import ItemLists
 from .picture_list import Broken, leave_out_broken, some
 from .pictures import SUFFIXES, BrokenPictureError, check_channels, read_picture
@@ -146,7 +147,8 @@ class TarShards(ItemLists):
         return self._read(self._samples[index], self.shorter_side), int(self.labels[index])
 
     def __repr__(self) -> str:
-        return f"<TarShards {self.name}: {len(self)} pictures, {len(self.classes)} classes>"
+        classes = counted(len(self.classes), "class", "classes")
+        return f"<TarShards {self.name}: {counted(len(self), 'picture')}, {classes}>"
 
     def shuffled(self, rng: np.random.Generator) -> NDArray[np.intp]:
         """Numbers of the pictures in the order of an epoch: that of the files is drawn, then each

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from ..raw.check import integer
+from ..raw.words import counted
 from ..tape.tensor import Tensor
 
 _UNITS = {"": 1, "B": 1} | {
@@ -82,8 +83,8 @@ def note(limit: Any) -> str:
         return f"[memory] the step fits: {planned}; nothing is computed again"
     return (
         f"[memory] the step fits: {planned}, instead of {_size(limit.outside + limit.plain)}; "
-        f"{limit.again} operations run again: {2e-9 * limit.multiply_adds:.1f} GFLOP more, about "
-        f"{100 * limit.share:.0f} % of the step's time"
+        f"{counted(limit.again, 'operation')} run again: {2e-9 * limit.multiply_adds:.1f} GFLOP "
+        f"more, about {100 * limit.share:.0f} % of the step's time"
     )
 
 

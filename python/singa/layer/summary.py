@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..raw.process import notebook_cell
+from ..raw.words import counted
 from ..tensor import Tensor
 from .base import Layer
 from .observers import observers
@@ -69,7 +70,8 @@ class Summary:
             display({"text/html": self._repr_html_(), "text/plain": repr(self)}, raw=True)
 
     def __repr__(self) -> str:
-        return f"<Summary of {self.model}: {len(self.rows)} layers, {self.params:,} parameters>"
+        layers = counted(len(self.rows), "layer")
+        return f"<Summary of {self.model}: {layers}, {self.params:,} parameters>"
 
 
 def summarize(model: Layer, inputs: Sequence[Tensor]) -> Summary:

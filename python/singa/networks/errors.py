@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..raw.words import counted
+
 
 class InvalidModelError(ValueError):
     """A file is damaged, or contradicts ONNX's specification.
@@ -75,7 +77,7 @@ class UnsupportedError(NotImplementedError):
         self.problems: tuple[Problem, ...] = tuple(problems)
         lines = "\n".join(f"  {line}" for line in grouped(self.problems))
         count = len(self.problems)
-        what = "1 node is" if count == 1 else f"{count} nodes are"
+        what = f"{counted(count, 'node')} {'is' if count == 1 else 'are'}"
         super().__init__(f"[{function}] {what} not supported:\n{lines}")
 
 

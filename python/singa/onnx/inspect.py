@@ -17,6 +17,7 @@ from ..networks.errors import InvalidModelError, Problem, UnsupportedError, grou
 from ..networks.graph import Graph, Node, ValueType, subgraphs
 from ..networks.network import Network
 from ..networks.tensors import as_value
+from ..raw.words import counted
 from .checking import Comparison, compared, is_installed, session
 from .front import ONNX
 from .module import LENGTHS, ImportedModel, notes_on, read_graph, roles_of
@@ -54,7 +55,7 @@ class Report:
             lines.append(
                 f"{self.flops:,} multiplications and additions of convolutions and products"
             )
-        lines += ["", f"{sum(self.operators.values())} nodes"]
+        lines += ["", counted(sum(self.operators.values()), "node")]
         width = max((len(name) for name in self.operators), default=0)
         bad = {problem.operator for problem in self.problems}
         for name, count in sorted(self.operators.items(), key=lambda item: (-item[1], item[0])):

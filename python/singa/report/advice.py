@@ -15,6 +15,7 @@ from ..layer.layout import ToBlocked, ToPlain
 from ..model import Model
 from ..raw.check import number
 from ..raw.process import get_num_threads
+from ..raw.words import counted
 from ..tape import autocast
 from ..tensor import Tensor, bfloat16
 from . import grouped
@@ -178,7 +179,7 @@ class _Trials:
     def advice(self, loader: Any) -> Advice:
         sizes = [x.shape[0] for x in self.batch if isinstance(x, Tensor) and x.shape]
         kind = "training step" if self.model.training else "step of inference"
-        step = f"{kind} of {sizes[0]} inputs" if sizes else kind
+        step = f"{kind} of {counted(sizes[0], 'input')}" if sizes else kind
         advice = Advice(step, 1e3 * self.base.seconds(3), self.base.bytes())
         attempts: list[tuple[str, Callable[[], Iterable[Piece] | str]]] = [
             ("recorded steps", self._recorded),
@@ -381,7 +382,8 @@ class _Trials:
         ratio = found.ratio * size / large
         if ratio > 1 - _BATCH or found.high * size >= large:
             return reason
-        finding = f"{size} inputs are few for {get_num_threads()} threads: each takes "
+        few = f"{counted(size, 'input')} {'is' if size == 1 else 'are'} few"
+        finding = f"{few} for {counted(get_num_threads(), 'thread')}: each takes "
         finding += f"{1e3 * found.seconds / size:.3g} ms, and {ratio:.0%} of that among {large}."
         note = "Fewer updates in an epoch: adapt the learning rate." if self.model.training else ""
         memory, line = self._saved_memory(best), f"batch_size={large}"

@@ -240,7 +240,10 @@ def table(figures: dict[str, Any]) -> str:
     >>> print(bench.table(figures).split(",")[0])
     lenet
     """
-    title = "{model}, {mode}, batch {batch}, {threads} threads, {steps} steps".format(**figures)
+    from ..raw.words import counted
+
+    title = "{model}, {mode}, batch {batch}, ".format(**figures)
+    title += f"{counted(figures['threads'], 'thread')}, {counted(figures['steps'], 'step')}"
     width = max(len(label) for label, _ in _ROWS.values())
     rows = [
         f"  {label:<{width}}  {form.format(figures[key])}"

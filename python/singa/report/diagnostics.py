@@ -190,6 +190,17 @@ def environment_table() -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
+def environment_list() -> str:
+    """The same for a terminal, in 80 columns."""
+    lines = []
+    for v in _c.EnvironmentVariables():
+        values = f"{v.values}; default {v.unset}" if v.unset else v.values
+        lines.append(v.name)
+        for text in (values, v.meaning.replace("`", "")):
+            lines += textwrap.wrap(text, 80, initial_indent="    ", subsequent_indent="    ")
+    return "\n".join(lines)
+
+
 def device_memory(dev: Device | None = None) -> dict[str, int]:
     """Memory of `dev`, or of the default device.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..drawing.chart import steps
 from ..drawing.svg import Picture, shortened
+from ..raw.words import counted
 
 if TYPE_CHECKING:
     from .profiling import Record
@@ -86,7 +87,7 @@ def flame(records: Sequence[Record]) -> Picture:
     rows = [max(span.depth for span in own) + 1 for own in parts.values()]
     height = _TOP + sum(_ROW * count + 24 for count in rows) + 20
     busy = sum(record.ms for record in records)
-    title = f"Profile: {len(records)} operations, {busy:.2f} ms"
+    title = f"Profile: {counted(len(records), 'operation')}, {busy:.2f} ms"
     picture = Picture(_WIDTH, height, title)
     picture.text(16, 24, title, size=15, bold=True)
     x = 16.0

@@ -17,6 +17,7 @@ from typing import Any, Self
 from .. import device, distributed
 from ..launcher.command_line import at_least, error_text, program_name
 from ..raw.process import get_num_threads, set_num_threads
+from ..raw.words import counted
 from . import checkpoint
 from .totals import NonFiniteLossError
 
@@ -171,7 +172,7 @@ def choose_device(name: str, threads: int) -> str:
         set_num_threads(threads)
     if name == "cpu":
         device.set_default_device(None)
-        return f"{get_num_threads()} threads"
+        return counted(get_num_threads(), "thread")
     gpu = distributed.local_rank()
     try:
         device.set_default_device(

@@ -91,7 +91,7 @@ def test_a_file_is_exported_and_quantised_like_the_run(trained, here, capsys):
     shutil.copy(trained / "model.safetensors", "colours.singa")
     assert run("export", "colours.singa", "--onnx", "--out", "one.onnx") == 0
     assert run("quantize", "one.onnx", "--samples", "a.png") == 0
-    assert "1 pictures measured" in capsys.readouterr().out
+    assert "1 picture measured" in capsys.readouterr().out
     assert json.loads((here / "one_int8.json").read_text())["class_names"] == NAMES
     assert run("summary", "one_int8.onnx") == 0
 

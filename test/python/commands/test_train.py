@@ -200,7 +200,7 @@ def test_a_column_says_what_is_held_out(run, colours, tmp_path, capsys):
         same = [f"{line[:-1]}{value}" for line in lines]
         (tmp_path / "same.csv").write_text("\n".join(["file,label,is_valid", *same]))
         assert run("--data", tmp_path / "same.csv", *QUICK, "--out", tmp_path / "2") == 1
-        said = f"{8 - 8 * value} pictures are for the training, and {8 * value} for the test"
+        said = f"{8 - 8 * value} pictures for the training, and {8 * value} for the test"
         assert f"same.csv: {said}: both need some\n" in capsys.readouterr().err
     (tmp_path / "list.csv").write_text("\n".join(["file,label,age", *lines]))
     assert run(*options, "--out", tmp_path / "2") == 1

@@ -231,7 +231,7 @@ def test_a_column_says_what_is_held_out(folder, header, rows):
 
 
 def test_a_test_beside_a_validation_is_not_trained_on(folder):
-    with pytest.warns(UserWarning, match="1 pictures of the test are unused"):
+    with pytest.warns(UserWarning, match="not used: 1 picture of the test"):
         found = listed(folder, "file,label,split", ["a,train", "b,val", "a,test"])
     assert [len(part) for part in found.split()] == [1, 1]
 

@@ -23,6 +23,7 @@ from typing import IO, Any
 import numpy as np
 
 from .atomic import atomic_write
+from .beginnings import recognised
 from .fit import UnfitStatesError
 
 Arrays = dict[str, np.ndarray]
@@ -210,9 +211,13 @@ def read_safetensors(
     from safetensors import SafetensorError, deserialize
 
     stored, bfloat16 = {}, []
-    with _opened(path, kind) as file, _damage(path, kind, SafetensorError):
+    with _opened(path, kind) as file, _damage(path, kind):
         data = file.read()
-        for name, entry in deserialize(data):
+        try:
+            entries = deserialize(data)
+        except SafetensorError as error:
+            raise ValueError(f"{error}{recognised(data)}") from error
+        for name, entry in entries:
             dtype = _SAFETENSORS_DTYPES.get(entry["dtype"])
             if dtype is None:
                 raise ValueError(f"{name} has type {entry['dtype']}, which singa does not have")
@@ -384,9 +389,7 @@ def _fill(data: np.ndarray, file: IO[bytes]) -> int:
 
 
 @contextmanager
-def _damage(
-    path: str | os.PathLike[str], complaint: str, other: type[Exception] = ValueError
-) -> Iterator[None]:
+def _damage(path: str | os.PathLike[str], complaint: str) -> Iterator[None]:
     """Context manager that turns errors of the readers into a ValueError that names the file."""
     try:
         yield
@@ -408,6 +411,5 @@ def _damage(
         tokenize.TokenError,
         zipfile.BadZipFile,
         zlib.error,
-        other,
     ) as error:
         raise ValueError(f"{complaint.format(os.fspath(path))}: {error}") from error

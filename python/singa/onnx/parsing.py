@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..files.beginnings import recognised
 from ..networks.element_types import FLOATS, name_of
 from ..networks.errors import InvalidModelError
 from ..networks.graph import Dimension, Graph, Initializer, Node, ValueType, subgraphs
@@ -109,9 +110,11 @@ def _parsed(source: Any) -> tuple[ModelProto, Path | None]:
     try:
         model.ParseFromString(data)
     except DecodeError as error:
-        raise InvalidModelError(f"[onnx.load] {what}: not an ONNX file: {error}") from None
+        why = f"{error}{recognised(data)}"
+        raise InvalidModelError(f"[onnx.load] {what}: not an ONNX file: {why}") from None
     if not model.HasField("graph"):
-        raise InvalidModelError(f"[onnx.load] {what}: an ONNX file without a graph")
+        why = f"an ONNX file without a graph{recognised(data)}"
+        raise InvalidModelError(f"[onnx.load] {what}: {why}")
     return model, folder
 
 

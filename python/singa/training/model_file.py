@@ -213,6 +213,12 @@ def load(path: str | os.PathLike[str], device: Any = None) -> Model:
         return _loaded(metadata if kind[0] == _FORMAT else _upgraded(metadata), arrays, device)
     except _DAMAGE as error:
         what = f"it lacks {error}" if isinstance(error, KeyError) else error
+        writer = str(metadata.get("singa", __version__))[:20]
+        if writer != __version__:  # it may have what this version does not know
+            raise ValueError(
+                f"[load] {file}: singa {__version__} cannot read it ({what}); "
+                f"singa {writer} wrote it"
+            ) from error
         raise ValueError(f"[load] {file}: damaged ({what})") from error
 
 

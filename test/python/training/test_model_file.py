@@ -308,6 +308,18 @@ def test_hostile_graphs(tmp_path):
             singa.load(file)
 
 
+def test_a_file_of_another_version(file):
+    """Its network or its transform may be unknown here, though the format has the same number."""
+    arrays, metadata = load_safetensors(file)
+    network = {"kind": "architecture", "name": "resnet9000", "arguments": {}}
+    save_safetensors(file, arrays, {**metadata, "network": network, "singa": "9.1"})
+    with pytest.raises(ValueError, match=r"cannot read it \(.*resnet9000.*; singa 9\.1 wrote it"):
+        singa.load(file)
+    save_safetensors(file, arrays, {**metadata, "network": network})
+    with pytest.raises(ValueError, match=r"pets\.singa: damaged \(.*resnet9000"):
+        singa.load(file)
+
+
 def test_damaged_and_missing_files(file, tmp_path):
     content = bytearray(file.read_bytes())
     content[-3] ^= 1

@@ -1,13 +1,13 @@
 """`python -m singa export` and `quantize`, and `predict` with what they write."""
 
 import json
+import re
 import shutil
+from pathlib import Path
 
-import numpy as np
 import pytest
 from picture_folders import coloured
 from singa import __main__ as command_line
-from singa.data import read_picture
 from singa.training.picture_classifier import PictureClassifier
 
 onnx = pytest.importorskip("onnx")
@@ -27,21 +27,6 @@ def run(*arguments):
         return command_line.main([str(argument) for argument in arguments])
     except SystemExit as exit_:
         return exit_.code
-
-
-def as_described(picture, transform):
-    """A picture uint8 (3, H, W), prepared as a JSON file says, without singa's transforms."""
-    image = pytest.importorskip("PIL.Image")
-    resize, crop, normalize = (step["arguments"] for step in transform)
-    assert [step["name"] for step in transform] == ["Resize", "CenterCrop", "Normalize"]
-    height, width = picture.shape[1:]
-    scale = resize["size"] / min(height, width)
-    size = (int(width * scale), int(height * scale))
-    resized = image.fromarray(picture.transpose(1, 2, 0)).resize(size, image.Resampling.BILINEAR)
-    pixels = np.asarray(resized, np.float32) / 255
-    top, left = (round((n - crop["size"]) / 2) for n in pixels.shape[:2])
-    pixels = pixels[top : top + crop["size"], left : left + crop["size"]]
-    return ((pixels - normalize["mean"]) / normalize["std"]).transpose(2, 0, 1)[None]
 
 
 @pytest.mark.parametrize(
@@ -74,17 +59,19 @@ def test_a_run_becomes_a_file_that_explains_itself(trained, here, capsys, option
     assert found == pytest.approx(expected, **near)
 
 
-def test_another_runtime_gets_what_it_needs_from_the_json_file(trained, here):
-    runtime = pytest.importorskip("onnxruntime")
-    assert run("export", trained, "--onnx") == 0
-    described = json.loads((here / "run.json").read_text())
-    session = runtime.InferenceSession("run.onnx")
-    x = as_described(read_picture("a.png"), described["transform"]).astype(np.float32)
-    (scores,) = session.run(None, {described["inputs"][0]["name"]: x})
-    powers = np.exp(scores[0] - scores[0].max())
-    found = dict(zip(described["class_names"], powers / powers.sum(), strict=True))
-    expected = dict(PictureClassifier.load(trained).predict("a.png", 3)[0])
-    assert found == pytest.approx(expected, abs=0.02)  # Pillow rounds resized pixels
+def test_the_program_of_the_page_needs_only_the_json_file(trained, here):
+    pytest.importorskip("onnxruntime")
+    assert run("export", trained, "--onnx", "--out", "pets.onnx") == 0
+    page = (Path(__file__).parents[3] / "docs/serving.md").read_text()
+    (program,) = re.findall(r"```python fragment\n(.*?)```", page, re.DOTALL)
+    names = {}
+    exec(program, names)
+    classifier = PictureClassifier.load(trained)
+    coloured("red", 1, 33, 99).rotate(90, expand=True).save("b.png")
+    coloured("green", 2, 16, 47).save("c.png")  # cut off at half a pixel
+    for picture in ("a.png", "b.png", "c.png"):
+        expected = dict(classifier.predict(picture, 3)[0])
+        assert names["predict"](picture) == pytest.approx(expected, abs=1e-5)
 
 
 def test_a_file_is_exported_and_quantised_like_the_run(trained, here, capsys):

@@ -309,7 +309,10 @@ def _load_pictures(args: argparse.Namespace, statistics: Statistics | None) -> P
     parts = parts_of(args.data)
     with warnings_as_notes():
         if parts is None:
-            train, test = data.ImageFolder(root, **common).split(args.split, args.seed)
+            whole = data.ImageFolder(root, **common)
+            # Older runs keep the default, also where a column says what is held out.
+            is_asked = whole.held_out is None or "split" in args.given
+            train, test = whole.split(args.split if is_asked else None, args.seed)
         else:
             train = data.ImageFolder(parts[0], **common)
             test = data.ImageFolder(parts[1], classes=train.classes, **common)

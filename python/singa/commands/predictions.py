@@ -31,7 +31,7 @@ def sets_of(settings: Mapping[str, Any]) -> picture_sets.PictureSets:
     chosen = {name: settings[name] for name in _NEEDED}
     chosen |= {name: settings.get(name, value) for name, value in _NEWER.items()}
     options = {"images": None, "download": False, "cache": None, "class_weights": None}
-    args = argparse.Namespace(**chosen, **options)
+    args = argparse.Namespace(**chosen, **options, given=())
     return picture_sets.load(args)
 
 

@@ -17,6 +17,7 @@ from ..report.diagnostics import doctor
 from ..training import checkpoint, read_log
 from ..training.curves import PLACES, is_fraction, is_number, panels
 from ..training.log import Record
+from .picture_sets import DEFAULT_SPLIT
 
 #: The title of the curves whose values are fractions of 1.
 ACCURACY = "Accuracy"
@@ -57,6 +58,8 @@ class RunFolder:
             if name in _OF_PICTURES and self.settings.get("size") is None:
                 continue
             if value is None or value is False or name == "extended":
+                continue
+            if (name, value) == ("split", DEFAULT_SPLIT):  # older runs keep it where it is not used
                 continue
             words.append("--" + name.replace("_", "-"))
             words += [] if value is True else [str(value)]

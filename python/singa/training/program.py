@@ -99,7 +99,8 @@ def parse_run(
     `settings` names those that determine the weights. A resumed run gets them from the checkpoint,
     and exits with an error if others are given. They are in `args.settings`, for the progress of
     `checkpoint.save`; `args.checkpoint` is its path. A job that `singa launch` has started again
-    resumes if there is a checkpoint.
+    resumes if there is a checkpoint. `args.given` has the names of the options in `argv`: a setting
+    that comes from a checkpoint may be the default of the version that started the run.
 
     With `more_epochs` a resumed run may be given more `epochs` than before. `args.extended` then
     has, and the setting of this name, the numbers to which it was extended, one after another;
@@ -136,11 +137,21 @@ def parse_run(
         parser.error(f"{args.out} has a run: use --resume, --overwrite, or another --out")
     if trouble := _trouble_with(args.out):
         parser.error(f"--out {args.out}: {trouble}")
+    args.given = _given(parser, argv, args)
     args.settings = {name: getattr(args, name) for name in settings}
     if more_epochs:
         args.extended = getattr(args, "extended", [])
         args.settings |= {"extended": args.extended} if args.extended else {}
     return args
+
+
+def _given(
+    parser: argparse.ArgumentParser, argv: Sequence[str] | None, args: argparse.Namespace
+) -> set[str]:
+    """The names of the options in `argv`, whatever their values are."""
+    nothing = object()  # which a parser does not replace by defaults
+    parsed = parser.parse_args(argv, argparse.Namespace(**dict.fromkeys(vars(args), nothing)))
+    return {name for name, value in vars(parsed).items() if value is not nothing}
 
 
 def _trouble_with(folder: Path) -> str:

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import singa
-from cifar10_run import OPTIONS, outcome, write_cifar10
+from cifar10_run import OPTIONS, change_settings, outcome, write_cifar10
 from picture_folders import coloured, write_colours
 from singa import data, metric, opt, tensor
-from singa.commands import decoding, picture_sets, run_folder, train
+from singa.commands import decoding, evaluate, picture_sets, run_folder, train
 from singa.commands.picture_size import fitting_epochs, fitting_size
 from singa.examples import cifar10
 from singa.training import Trainer, checkpoint, read_log
@@ -207,6 +207,23 @@ def test_a_column_says_what_is_held_out(run, colours, tmp_path, capsys):
     assert "columns that are not used: 'age'" in capsys.readouterr().err
     assert run(*options, "--columns", "file,label", "--out", tmp_path / "2") == 0
     assert "list: 6 images; held out: 2" in capsys.readouterr().out
+
+
+def test_a_default_that_an_older_run_kept_is_no_option(run, colours, tmp_path, capsys):
+    """Older runs kept 0.2 as their split, also where a column said what was held out."""
+    lines = [f"{colours}/{name}/{n}.jpg,{name},0" for name in ("red", "blue") for n in (2, 4)]
+    lines.append(f"{colours}/red/6.jpg,red,1")
+    (tmp_path / "list.csv").write_text("\n".join(["file,label,is_valid", *lines]))
+    out = tmp_path / "run"
+    assert run("--data", tmp_path / "list.csv", *QUICK, "--epochs", 1, "--out", out) == 0
+    change_settings(out / "checkpoint.safetensors", split=0.2)
+    assert "--split" not in run_folder.read_run(out).command()
+    assert run("--out", out, "--resume", "--epochs", 2, "--threads", 1) == 0
+    assert "list: 4 images; held out: 1\n" in capsys.readouterr().out
+    assert evaluate.main([str(out)]) == 0
+    assert "\n1 pictures  accuracy" in capsys.readouterr().out
+    assert run("--out", out, "--resume", "--split", 0.2, "--threads", 1) == 1
+    assert "leave out --split" in capsys.readouterr().err
 
 
 def test_what_is_unused_rare_and_in_both_parts_is_named(run, tmp_path, capsys):

@@ -8,10 +8,18 @@ import sys
 
 import numpy as np
 import pytest
-from cifar10_run import EPOCHS, OPTIONS, STEPS, TEST, TRAIN, outcome, write_cifar10
+from cifar10_run import (
+    EPOCHS,
+    OPTIONS,
+    STEPS,
+    TEST,
+    TRAIN,
+    change_settings,
+    outcome,
+    write_cifar10,
+)
 from singa import data, device, metric, models, tensor
 from singa.examples import cifar10
-from singa.files import state_files
 from singa.training import read_log
 
 pytestmark = pytest.mark.usefixtures("as_before")
@@ -265,14 +273,6 @@ def test_overwrites_when_asked(main, whole, tmp_path, monkeypatch, capsys):
     assert "not allowed with argument" in capsys.readouterr().err
     assert main(out, "--overwrite") == 0
     assert outcome(out) == outcome(whole)
-
-
-def change_settings(path, without=(), **settings):
-    arrays, metadata = state_files.load_safetensors(path)
-    metadata["progress"]["settings"].update(settings)
-    for name in without:
-        del metadata["progress"]["settings"][name]
-    state_files.save_safetensors(path, dict(arrays), metadata)
 
 
 def test_a_checkpoint_without_a_setting_that_came_later(main, tmp_path, capsys):

@@ -35,3 +35,12 @@ def outcome(out):
     in_bytes = {name: value.tobytes() for name, value in (weights | arrays).items()}
     random = metadata["random_of_ranks"][0]["device"]
     return in_bytes, metadata["optimizer"], random, metadata["progress"], log
+
+
+def change_settings(path, without=(), **settings):
+    """Changes the settings in a checkpoint, as if another version had written it."""
+    arrays, metadata = state_files.load_safetensors(path)
+    metadata["progress"]["settings"].update(settings)
+    for name in without:
+        del metadata["progress"]["settings"][name]
+    state_files.save_safetensors(path, dict(arrays), metadata)

@@ -9,7 +9,6 @@
 #include "core/device/instruction_set.h"
 #include "core/device/parallel.h"
 #include "core/layout/channel_lanes.h"
-#include "model/dispatch/kernel.h"
 #include "model/operation/activation.h"
 
 namespace singa::cpu::pointwise {
@@ -255,27 +254,4 @@ PlanPtr MakePlan(const ConvSpec& spec, const Loops& loops) {
   return std::make_shared<PointwisePlan>(spec, loops, x, TagOfY(spec, x, loops.lanes));
 }
 
-/// With more of them, filters that come from memory are used often enough. Measured with one
-/// thread: without a limit, 32 images of ResNet-50 and MobileNets take 8 to 12 % longer than with
-/// oneDNN.
-constexpr int64_t kMostPixels = 800;
-
 }  // namespace singa::cpu::pointwise
-
-namespace singa::cpu {
-
-SINGA_KERNELS(cpu) {
-  Register<ConvSpec>(
-      DeviceKind::kCpu, "pointwise",
-      {.refuses =
-           [](const ConvSpec& spec) { return pointwise::Refuses(spec, pointwise::BestLoops()); },
-       .make = [](const ConvSpec& spec) -> PlanOrReason {
-         const Recorder& r = spec.geometry;
-         if (r.batchsize * r.conv_height() * r.conv_width() > pointwise::kMostPixels)
-           return PlanOrReason::None("other kernels are faster for so many pixels");
-         return pointwise::MakePlan(spec, pointwise::BestLoops());
-       },
-       .priority = 1});
-}
-
-}  // namespace singa::cpu

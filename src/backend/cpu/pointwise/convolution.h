@@ -19,4 +19,8 @@ Loops BestLoops();
 std::string Refuses(const ConvSpec& spec, const Loops& loops);
 PlanPtr MakePlan(const ConvSpec& spec, const Loops& loops);
 
+/// Whether loops of so many lanes are likely to be faster than oneDNN's convolution. They are
+/// slower, but know which filters they read next, and fetch them from memory ahead.
+bool Pays(const ConvSpec& spec, int64_t lanes);
+
 }  // namespace singa::cpu::pointwise

@@ -144,6 +144,25 @@ TEST_P(Pointwise, KeepsNan) {
   }
 }
 
+/// Whether filters come from memory matters less, the more pixels they serve.
+TEST(Pointwise, PaysForFewPixels) {
+  const auto pays = [](int64_t images, int64_t size, int64_t stride, int64_t lanes) {
+    ConvSpec spec;
+    spec.geometry = ConvRecorder("Conv", {images, 64, size * stride, size * stride}, {1, 1},
+                                 {stride, stride}, {0, 0}, 256, true, {1, 1}, 1);
+    return cpu::pointwise::Pays(spec, lanes);
+  };
+  for (const int64_t size : {7, 14, 28}) EXPECT_TRUE(pays(1, size, 1, 16)) << size;
+  EXPECT_TRUE(pays(1, 28, 2, 16));
+  EXPECT_FALSE(pays(1, 56, 1, 16));
+  EXPECT_TRUE(pays(32, 1, 1, 16));
+  EXPECT_FALSE(pays(32, 7, 1, 16));
+#if defined(__x86_64__)
+  EXPECT_TRUE(pays(1, 7, 1, 8));
+  EXPECT_FALSE(pays(1, 14, 1, 8));
+#endif
+}
+
 TEST_P(Pointwise, Refuses) {
   const auto refuses = [&](const auto& change, const char* why) {
     ConvSpec spec =

@@ -1,0 +1,49 @@
+// For which 1 x 1 convolutions the loops are faster.
+
+#include "backend/cpu/pointwise/convolution.h"
+#include "model/dispatch/kernel.h"
+
+namespace singa::cpu::pointwise {
+namespace {
+
+/// Costs in multiply-adds of oneDNN's kernels, measured with one thread of a Zen 5 on one image of
+/// MobileNetV2's and ResNet-50's layers (docs/developers/experiments.md).
+struct Costs {
+  double product;  // one of the loops' multiply-adds
+  double fetch;    // what oneDNN waits for a value of the filters from memory
+};
+constexpr Costs kAvx512Costs = {1.03, 25};
+constexpr Costs kAvx2Costs = {1.075, 11};
+
+}  // namespace
+
+bool Pays(const ConvSpec& spec, int64_t lanes) {
+#if defined(__x86_64__)
+  const Costs& costs = lanes == 16 ? kAvx512Costs : kAvx2Costs;
+#else
+  const Costs& costs = kAvx512Costs;  // not measured
+#endif
+  // For each value of the filters, which is multiplied with all pixels.
+  const auto pixels = static_cast<double>(spec.geometry.batchsize * spec.geometry.conv_pixels());
+  return costs.product * pixels < pixels + costs.fetch;
+}
+
+}  // namespace singa::cpu::pointwise
+
+namespace singa::cpu {
+
+SINGA_KERNELS(cpu) {
+  Register<ConvSpec>(
+      DeviceKind::kCpu, "pointwise",
+      {.refuses =
+           [](const ConvSpec& spec) { return pointwise::Refuses(spec, pointwise::BestLoops()); },
+       .make = [](const ConvSpec& spec) -> PlanOrReason {
+         const pointwise::Loops loops = pointwise::BestLoops();
+         if (!pointwise::Pays(spec, loops.lanes))
+           return PlanOrReason::None("other kernels are faster for so many pixels");
+         return pointwise::MakePlan(spec, loops);
+       },
+       .priority = 1});
+}
+
+}  // namespace singa::cpu

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import singa_wrap as _c
 from ..raw.check import integers
@@ -40,8 +40,9 @@ class _Conv(BuiltinOperator):
     """
 
     fresh_gradients = True
+    _functions: ClassVar[tuple[Callable[..., Any], ...]] = _c.ConvForward, _c.ConvBackward
 
-    def __init__(self, handle: _c.ConvHandle) -> None:
+    def __init__(self, handle: _c.ConvHandle | _c.ConvTransposeHandle) -> None:
         super().__init__()
         self.handle = handle
         self._bias = False
@@ -49,13 +50,13 @@ class _Conv(BuiltinOperator):
     def forward(self, x: Raw, W: Raw, b: Raw | None = None) -> Raw:
         self._bias = b is not None
         self.save(x, W)
-        return _c.ConvForward(x, W, b, self.handle)
+        return self._functions[0](x, W, b, self.handle)
 
     def backward(self, dy: Raw) -> tuple[Raw | None, ...]:
         x, W = self.load()
-        need_b = self._bias and self._need(2)
-        dx, dW, db = _c.ConvBackward(dy, x, W, self.handle, self._need(0), self._need(1), need_b)
-        return (dx, dW, db) if self._bias else (dx, dW)
+        needs = self._need(0), self._need(1), self._bias and self._need(2)
+        gradients = self._functions[1](dy, x, W, self.handle, *needs)
+        return tuple(gradients) if self._bias else tuple(gradients[:2])
 
 
 class _Conv2d(_Conv):
@@ -83,32 +84,14 @@ class _Conv2d(_Conv):
         return (dx, *others)
 
 
-class _ConvTranspose(BuiltinOperator):
+class _ConvTranspose(_Conv):
     """Transposed convolution, which is the gradient of a convolution with respect to its input.
 
     x has shape (N, in, ...), W (in, out / group, kernel), and the optional b (out). `handle` holds
     the geometry, also the number of spatial axes.
     """
 
-    fresh_gradients = True
-
-    def __init__(self, handle: _c.ConvTransposeHandle) -> None:
-        super().__init__()
-        self.handle = handle
-        self._bias = False
-
-    def forward(self, x: Raw, W: Raw, b: Raw | None = None) -> Raw:
-        self._bias = b is not None
-        self.save(x, W)
-        return _c.ConvTransposeForward(x, W, b, self.handle)
-
-    def backward(self, dy: Raw) -> tuple[Raw | None, ...]:
-        x, W = self.load()
-        need_b = self._bias and self._need(2)
-        gradients = _c.ConvTransposeBackward(
-            dy, x, W, self.handle, self._need(0), self._need(1), need_b
-        )
-        return gradients if self._bias else gradients[:2]
+    _functions = _c.ConvTransposeForward, _c.ConvTransposeBackward
 
 
 class _ConvTranspose2d(_ConvTranspose):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import singa
-from singa import __main__ as command_line
+from program_in_process import run_singa
 from singa import bench, device_memory, models
 from singa.training import read_log
 
@@ -19,17 +19,9 @@ COMMANDS = (
 )
 
 
-def _run(*arguments: str) -> int:
-    """Runs the command in this process; returns the exit status."""
-    try:
-        return command_line.main(arguments)
-    except SystemExit as exit_:
-        return exit_.code if isinstance(exit_.code, int) else -1
-
-
 @pytest.mark.parametrize("command", ["", *COMMANDS])
 def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run(*command.split(), "--help") == 0
+    assert run_singa(*command.split(), "--help") == 0
     text = capsys.readouterr().out
     assert text.startswith(f"usage: {f'python -m singa {command}'.strip()} ")
     assert "train.py" not in text
@@ -64,7 +56,7 @@ def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_wrong_arguments(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run(*arguments.split()) in (1, 2)
+    assert run_singa(*arguments.split()) in (1, 2)
     captured = capsys.readouterr()
     assert message in captured.err
     assert captured.out == ""
@@ -87,7 +79,7 @@ def test_wrong_arguments(arguments: str, message: str, capsys: pytest.CaptureFix
     ],
 )
 def test_misspelled_words(arguments: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run(*arguments.split()) in (1, 2)
+    assert run_singa(*arguments.split()) in (1, 2)
     assert capsys.readouterr().err.endswith(f"; {hint}\n")
 
 
@@ -96,7 +88,7 @@ def test_help_fits_a_terminal(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert _run(*command.split(), "--help") == 0
+    assert run_singa(*command.split(), "--help") == 0
     assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
 
 
@@ -104,17 +96,17 @@ def test_a_wide_terminal_has_tables_as_they_are_written(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    assert _run("train", "--help") == 0
+    assert run_singa("train", "--help") == 0
     text = capsys.readouterr().out
     assert "\n    python -m singa predict runs/pets cat.jpg       asks the trained netw" in text
     monkeypatch.setenv("COLUMNS", "60")
-    assert _run("train", "--help") == 0
+    assert run_singa("train", "--help") == 0
     text = capsys.readouterr().out
     assert "\n    python -m singa predict runs/pets cat.jpg\n        asks the trained" in text
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run("--version") == 0
+    assert run_singa("--version") == 0
     assert capsys.readouterr().out == f"singa {singa.__version__}\n"
 
 
@@ -123,11 +115,11 @@ def test_the_name_in_messages(
 ) -> None:
     """That of the command `singa` where it was started so."""
     monkeypatch.setattr(sys, "argv", ["/usr/bin/singa", "bench", "--help"])
-    assert _run("bench", "--help") == 0
+    assert run_singa("bench", "--help") == 0
     assert capsys.readouterr().out.startswith("usage: singa bench ")
-    assert _run("run", "--help") == 0
+    assert run_singa("run", "--help") == 0
     assert capsys.readouterr().out.startswith("usage: singa run [-h]")
-    assert _run("summary", "resnet21") == 1
+    assert run_singa("summary", "resnet21") == 1
     assert capsys.readouterr().err.startswith("singa summary: resnet21 is neither a file nor")
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     assert project["project"]["scripts"] == {"singa": "singa.__main__:main"}
@@ -135,7 +127,7 @@ def test_the_name_in_messages(
 
 def test_bench_counts_the_steps(capsys: pytest.CaptureFixture[str]) -> None:
     common = ("bench", "--model", "lenet", "--batch", "3", "--steps", "4", "--warmup", "2")
-    assert _run(*common, "--json") == 0
+    assert run_singa(*common, "--json") == 0
     training = json.loads(capsys.readouterr().out)
     assert {key: training[key] for key in ("model", "mode", "batch", "steps")} == {
         "model": "lenet", "mode": "training", "batch": 3, "steps": 4
@@ -149,11 +141,11 @@ def test_bench_counts_the_steps(capsys: pytest.CaptureFixture[str]) -> None:
     assert training["images_per_s"] == pytest.approx(3e3 / training["ms"])
     assert (training["reorder_ms"] > 0) == (training["reorders"] > 0)
     assert 0 < training["tensors_mib"] <= device_memory()["peak"] / 2**20
-    assert _run(*common, "--json", "--inference") == 0
+    assert run_singa(*common, "--json", "--inference") == 0
     inference = json.loads(capsys.readouterr().out)
     assert inference["mode"] == "inference"
     assert 0 < inference["plan_hits"] < training["plan_hits"]
-    assert _run(*common) == 0
+    assert run_singa(*common) == 0
     title, *rows = capsys.readouterr().out.splitlines()
     assert title.startswith("lenet, training, batch 3, ")
     assert f"  plan cache, hits       {training['plan_hits']}" in rows

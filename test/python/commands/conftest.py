@@ -2,7 +2,7 @@
 
 import pytest
 from picture_folders import add_odd_files, write_colours
-from program_in_process import as_before
+from program_in_process import as_before, status_of
 from singa.commands import train
 
 #: Options of a run of a second.
@@ -25,10 +25,7 @@ def _as_before_each_test():
 
 def run_train(*options):
     """The exit status of `python -m singa train`, in this process."""
-    try:
-        return train.main([str(option) for option in options])
-    except SystemExit as exit_:
-        return exit_.code
+    return status_of(train.main, options)
 
 
 @pytest.fixture

@@ -1,22 +1,18 @@
 """`python -m singa evaluate`: its figures are those of the run, and of predictions made by hand."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 import singa
 from picture_folders import write_colours
-from singa import __main__ as command_line
+from program_in_process import run_singa
 from singa import data
 from singa.training import read_log
 from singa.training.picture_classifier import PictureClassifier
 
-
-def evaluate(*arguments):
-    try:
-        return command_line.main(["evaluate", *map(str, arguments)])
-    except SystemExit as exit_:
-        return exit_.code
+evaluate = partial(run_singa, "evaluate")
 
 
 def test_of_a_run_it_is_what_the_log_says(trained, capsys):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from picture_folders import coloured
-from singa import __main__ as command_line
+from program_in_process import run_singa
 from singa.training.picture_classifier import PictureClassifier
 
 onnx = pytest.importorskip("onnx")
@@ -22,19 +22,12 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run(*arguments):
-    try:
-        return command_line.main([str(argument) for argument in arguments])
-    except SystemExit as exit_:
-        return exit_.code
-
-
 @pytest.mark.parametrize(
     "options", [("export", "--onnx"), ("export", "--onnx", "--int8"), ("quantize",)]
 )
 def test_a_run_becomes_a_file_that_explains_itself(trained, here, capsys, options):
     command, *flags = options
-    assert run(command, trained, *flags) == 0
+    assert run_singa(command, trained, *flags) == 0
     name = "run" if flags == ["--onnx"] else "run_int8"
     out = capsys.readouterr().out
     assert f"the network is in {name}.onnx, its description in {name}.json\n" in out
@@ -53,7 +46,7 @@ def test_a_run_becomes_a_file_that_explains_itself(trained, here, capsys, option
 
     near = {"abs": 1e-5} if name == "run" else {"abs": 0.1}
     expected = dict(PictureClassifier.load(trained).predict("a.png", 3)[0])
-    assert run("predict", f"{name}.onnx", "a.png", "--json") == 0
+    assert run_singa("predict", f"{name}.onnx", "a.png", "--json") == 0
     found = json.loads(capsys.readouterr().out)["classes"]
     assert next(iter(found)) == "red"
     assert found == pytest.approx(expected, **near)
@@ -61,7 +54,7 @@ def test_a_run_becomes_a_file_that_explains_itself(trained, here, capsys, option
 
 def test_the_program_of_the_page_needs_only_the_json_file(trained, here):
     pytest.importorskip("onnxruntime")
-    assert run("export", trained, "--onnx", "--out", "pets.onnx") == 0
+    assert run_singa("export", trained, "--onnx", "--out", "pets.onnx") == 0
     page = (Path(__file__).parents[3] / "docs/serving.md").read_text()
     (program,) = re.findall(r"```python fragment\n(.*?)```", page, re.DOTALL)
     names = {}
@@ -76,11 +69,11 @@ def test_the_program_of_the_page_needs_only_the_json_file(trained, here):
 
 def test_a_file_is_exported_and_quantised_like_the_run(trained, here, capsys):
     shutil.copy(trained / "model.safetensors", "colours.singa")
-    assert run("export", "colours.singa", "--onnx", "--out", "one.onnx") == 0
-    assert run("quantize", "one.onnx", "--samples", "a.png") == 0
+    assert run_singa("export", "colours.singa", "--onnx", "--out", "one.onnx") == 0
+    assert run_singa("quantize", "one.onnx", "--samples", "a.png") == 0
     assert "1 picture measured" in capsys.readouterr().out
     assert json.loads((here / "one_int8.json").read_text())["class_names"] == NAMES
-    assert run("summary", "one_int8.onnx") == 0
+    assert run_singa("summary", "one_int8.onnx") == 0
 
 
 @pytest.mark.parametrize(
@@ -101,10 +94,10 @@ def test_a_file_is_exported_and_quantised_like_the_run(trained, here, capsys):
 def test_errors(trained, here, capsys, arguments, status, message):
     (here / "empty").mkdir()
     if "net.onnx" in arguments:
-        assert run("export", trained, "--onnx", "--out", "net.onnx") == 0
+        assert run_singa("export", trained, "--onnx", "--out", "net.onnx") == 0
     arguments = [trained if each == "RUN" else each for each in arguments]
     capsys.readouterr()
-    assert run(*arguments) == status
+    assert run_singa(*arguments) == status
     assert message in capsys.readouterr().err
 
 
@@ -118,7 +111,7 @@ def test_a_network_without_classes(here, capsys):
     )
     opsets = [onnx.helper.make_opsetid("", 21)]
     onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10), "net.onnx")
-    assert run("predict", "net.onnx", "a.png") == 1
+    assert run_singa("predict", "net.onnx", "a.png") == 1
     error = capsys.readouterr().err
     assert "the network has no names of classes: set net.class_names = [...]" in error
     assert "net.onnx cannot classify pictures" in error

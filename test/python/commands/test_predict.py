@@ -6,10 +6,11 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 from picture_folders import coloured
-from singa import __main__ as command_line
+from program_in_process import run_singa
 
 
 @pytest.fixture
@@ -23,11 +24,7 @@ def pictures(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run(*arguments):
-    try:
-        return command_line.main(["predict", *map(str, arguments)])
-    except SystemExit as exit_:
-        return exit_.code
+run = partial(run_singa, "predict")
 
 
 def test_classes_with_probabilities(trained, pictures, capsys):

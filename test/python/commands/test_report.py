@@ -13,8 +13,7 @@ import pytest
 import singa
 from html_page import Page
 from picture_folders import write_colours
-from program_in_process import as_before
-from singa import __main__ as command_line
+from program_in_process import as_before, run_singa
 from singa import data
 from singa.commands import step_costs, train
 from singa.commands.outcomes import ClassOutcome
@@ -23,19 +22,12 @@ from singa.training.picture_classifier import PictureClassifier
 from singa.training.task import OneClass
 
 
-def main(*arguments):
-    try:
-        return command_line.main([*map(str, arguments)])
-    except SystemExit as exit_:
-        return exit_.code
-
-
 @pytest.fixture(scope="module")
 def reported(trained, tmp_path_factory):
     """The run's page."""
     out = tmp_path_factory.mktemp("page") / "report.html"
     with as_before():
-        assert main("report", trained, "--out", out, "--threads", 1) == 0
+        assert run_singa("report", trained, "--out", out, "--threads", 1) == 0
     return Page.read(out)
 
 
@@ -120,12 +112,12 @@ def test_the_environment_is_that_of_the_run(trained, tmp_path):
     assert noted.keys() == here.keys()
     assert (noted["cpu"], noted["singa"]) == (here["cpu"], here["singa"])
     (folder / "environment.json").write_text(json.dumps({**noted, "cpu": "Another one"}))
-    assert main("report", folder) == 0
+    assert run_singa("report", folder) == 0
     page = Page.read(folder / "report.html")
     assert dict(page.table("what", "value"))["cpu"] == "Another one"
     assert "of the machine that trained last" in page.text
     (folder / "environment.json").write_text("[")
-    assert main("report", folder) == 0
+    assert run_singa("report", folder) == 0
     page = Page.read(folder / "report.html")
     assert dict(page.table("what", "value"))["cpu"] == noted["cpu"]
     assert "the run noted none" in page.text
@@ -135,14 +127,14 @@ def test_what_is_missing_is_said(trained, colours, tmp_path, capsys):
     folder = tmp_path / "run"
     shutil.copytree(trained, folder)
     (folder / "model.safetensors").unlink()
-    assert main("report", folder) == 0
+    assert run_singa("report", folder) == 0
     page = Page.read(folder / "report.html")
     assert "holds no model.safetensors" in page.text
     assert page.headings == ["Run run", "Curves", "How to repeat it", "Environment"]
     assert "note: No classes, pictures and network: " in capsys.readouterr().out
     shutil.copy(trained / "model.safetensors", folder)
     (folder / "checkpoint.safetensors").unlink()
-    assert main("report", folder, "--threads", 1, "--batch-size", 2) == 0
+    assert run_singa("report", folder, "--threads", 1, "--batch-size", 2) == 0
     page = Page.read(folder / "report.html")
     assert "the settings of the run do not say which data it was tested on" in page.text
     assert "Confusion matrix" not in page.headings
@@ -151,9 +143,11 @@ def test_what_is_missing_is_said(trained, colours, tmp_path, capsys):
 
 def test_data_that_moved(trained, colours, tmp_path, capsys):
     other = write_colours(tmp_path / "other", 2, ("red", "green"))
-    assert main("report", trained, "--data", tmp_path / "no", "--out", tmp_path / "a.html") == 0
+    assert (
+        run_singa("report", trained, "--data", tmp_path / "no", "--out", tmp_path / "a.html") == 0
+    )
     assert f"{tmp_path / 'no'} does not exist" in Page.read(tmp_path / "a.html").text
-    assert main("report", trained, "--data", other, "--out", tmp_path / "a.html") == 0
+    assert run_singa("report", trained, "--data", other, "--out", tmp_path / "a.html") == 0
     text = Page.read(tmp_path / "a.html").text
     assert "the data have the classes green, red, and the network blue, green, red" in text
     capsys.readouterr()
@@ -172,7 +166,7 @@ def test_folders_that_are_no_runs(program, tmp_path, capsys):
         ("new", "log.jsonl is empty: a run writes it after its first epoch"),
         ("odd", "line 2: expected an object, found list"),
     ):
-        assert main(program, tmp_path / name) == 1
+        assert run_singa(program, tmp_path / name) == 1
         assert message in capsys.readouterr().err
     assert list(tmp_path.rglob("*.html")) == []
 
@@ -184,7 +178,7 @@ def test_compare(trained, tmp_path, capsys):
     (short / "log.jsonl").write_text("".join(json.dumps(record) + "\n" for record in log[:2]))
     (short / "checkpoint.safetensors").unlink()
     out = tmp_path / "compare.html"
-    assert main("compare", trained, short, "--out", out) == 0
+    assert run_singa("compare", trained, short, "--out", out) == 0
     page = Page.read(out)
     figures = next(table for table in page.tables if table[0][0] == "run")
     assert [row[:2] for row in figures[1:]] == [["run", "4"], [short.name, "2"]]
@@ -197,22 +191,22 @@ def test_compare(trained, tmp_path, capsys):
     for place, record in ((1, log[0]), (2, log[1])):  # of both runs, whose first epochs are equal
         for name in ("run", "short &lt;i&gt; &amp; co"):
             assert f"{name}, epoch {place}: {record['test_loss']:.6g}" in text
-    assert main("compare", trained, tmp_path / "no", "--out", out) == 1
+    assert run_singa("compare", trained, tmp_path / "no", "--out", out) == 1
     assert "no is no folder" in capsys.readouterr().err
     assert "no is no folder" in Page.read(out).text
 
 
 def test_settings_that_differ(run_train_twice, tmp_path):
     out = tmp_path / "compare.html"
-    assert main("compare", *run_train_twice, "--out", out) == 0
+    assert run_singa("compare", *run_train_twice, "--out", out) == 0
     page = Page.read(out)
     assert page.table("setting", "a", "b") == [["--lr", "0.025", "0.5"], ["--seed", "0", "3"]]
     assert ["--no-augment", "no"] in page.table("setting", "value")
-    assert main("compare", run_train_twice[0], "--out", out) == 0
+    assert run_singa("compare", run_train_twice[0], "--out", out) == 0
     assert "No setting differs." in Page.read(out).text
     for folder in run_train_twice:
         (folder / "checkpoint.safetensors").unlink()
-    assert main("compare", *run_train_twice, "--out", out) == 0
+    assert run_singa("compare", *run_train_twice, "--out", out) == 0
     assert "The settings are not known." in Page.read(out).text
 
 
@@ -228,7 +222,7 @@ def run_train_twice(run, colours, tmp_path):
 @pytest.mark.parametrize("program", ["report", "compare"])
 def test_without_jinja2(trained, tmp_path, monkeypatch, capsys, program):
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    assert main(program, trained, "--out", tmp_path / "a.html") == 1
+    assert run_singa(program, trained, "--out", tmp_path / "a.html") == 1
     assert capsys.readouterr().err == (
         f"python -m singa {program}: pages need Jinja2: pip install jinja2\n"
     )
@@ -240,15 +234,15 @@ def test_other_data(tmp_path, monkeypatch):
     shapes = data.shapes
     monkeypatch.setattr(data, "shapes", lambda part, count=None: shapes(part, 64))
     options = ("--images", 64, "--epochs", 1, "--model", "lenet", "--threads", 1)
-    assert main("train", *options) == 0
-    assert main("report", "runs/lenet", "--threads", 1) == 0
+    assert run_singa("train", *options) == 0
+    assert run_singa("report", "runs/lenet", "--threads", 1) == 0
     page = Page.read(tmp_path / "runs/lenet/report.html")
     (record,) = read_log("runs/lenet/log.jsonl")
     assert f"{record['test_top1'] * 100:.1f} % of the" in page.text
     assert re.search(r"class \w+, number \d+$", page.images[0]["alt"])
     assert "python -m singa train --model lenet --images 64 --epochs 1 " in page.text
     monkeypatch.setitem(sys.modules, "PIL", None)
-    assert main("report", "runs/lenet", "--threads", 1) == 0
+    assert run_singa("report", "runs/lenet", "--threads", 1) == 0
     page = Page.read(tmp_path / "runs/lenet/report.html")
     assert "needs Pillow: pip install pillow" in page.text
     assert (page.headings[1], page.images) == ("Curves", [])
@@ -288,10 +282,10 @@ def test_names_of_classes_that_are_no_text(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (write_colours(tmp_path / "set", 5) / "green").rename(os.fsdecode(b"set/gr\xfcn"))
     options = ("--model", "lenet", "--size", 16, "--epochs", 1, "--batch-size", 8, "--threads", 1)
-    assert main("train", "--data", "set", *options, "--out", "run") == 0
-    assert main("report", "run", "--threads", 1) == 0
+    assert run_singa("train", "--data", "set", *options, "--out", "run") == 0
+    assert run_singa("report", "run", "--threads", 1) == 0
     assert rb"gr\udcfcn" in Path("run/report.html").read_bytes()
-    assert main("export", "run", "--onnx") == 0
+    assert run_singa("export", "run", "--onnx") == 0
     names = ["blue", "gr\udcfcn", "red"]
     assert json.loads(Path("run.json").read_bytes())["class_names"] == names
     assert list(PictureClassifier.load("run.onnx").class_names) == names

@@ -9,18 +9,14 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from functools import partial
 
 import pytest
 import singa
 from picture_folders import coloured
-from singa import __main__ as command_line
+from program_in_process import run_singa
 
-
-def run(*arguments):
-    try:
-        return command_line.main(["serve", *map(str, arguments)])
-    except SystemExit as exit_:
-        return exit_.code
+run = partial(run_singa, "serve")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

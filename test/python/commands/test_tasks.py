@@ -8,21 +8,13 @@ import pytest
 import singa
 from html_page import Page
 from picture_folders import write_colours, write_labels, write_numbers
-from program_in_process import as_before
-from singa import __main__ as command_line
+from program_in_process import as_before, run_singa
 from singa import data, metric, models, opt, tensor
 from singa.training import read_log
 from singa.training.picture_classifier import PictureClassifier
 from singa.training.task import Regression, SeveralLabels
 
 QUICK = ("--model", "lenet", "--batch-size", "16", "--lr", "0.05", "--threads", "1")
-
-
-def main(*arguments):
-    try:
-        return command_line.main([*map(str, arguments)])
-    except SystemExit as exit_:
-        return exit_.code
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +32,7 @@ def numbered(tmp_path_factory):
 def trained(folder, out, *options):
     with as_before():
         arguments = ("--data", folder / "labels.csv", *QUICK, "--out", out, *options)
-        assert main("train", *arguments) == 0
+        assert run_singa("train", *arguments) == 0
     return out
 
 
@@ -131,16 +123,16 @@ def test_what_training_says(labelled, numbered, tmp_path, capsys):
 
 
 def test_evaluate(labels_run, numbers_run, numbered, tmp_path, capsys):
-    assert main("evaluate", labels_run, "--json") == 0
+    assert run_singa("evaluate", labels_run, "--json") == 0
     figures = json.loads(capsys.readouterr().out)
     last = read_log(labels_run / "log.jsonl")[-1]
     for name in ("map", "f1", "exact", "loss"):
         assert figures[name] == pytest.approx(last[f"test_{name}"], rel=1e-4)
     assert [row["label"] for row in figures["labels"]] == ["blue", "green", "red"]
-    assert main("evaluate", labels_run) == 0
+    assert run_singa("evaluate", labels_run) == 0
     out = capsys.readouterr().out
     assert f"all labels right {last['test_exact']:.1%}" in out
-    assert main("evaluate", numbers_run, "--json") == 0
+    assert run_singa("evaluate", numbers_run, "--json") == 0
     figures = json.loads(capsys.readouterr().out)
     last = read_log(numbers_run / "log.jsonl")[-1]
     for name in ("mae", "r2", "loss"):
@@ -151,7 +143,7 @@ def test_evaluate(labels_run, numbers_run, numbered, tmp_path, capsys):
     lines = ["depth,file,temperature"]
     lines += [f"{b},{folder / f'{n}.png'},{a}" for n, (a, b) in enumerate(numbers[:9].tolist())]
     (tmp_path / "new.csv").write_text("\n".join(lines))
-    assert main("evaluate", numbers_run, "--data", tmp_path / "new.csv") == 0
+    assert run_singa("evaluate", numbers_run, "--data", tmp_path / "new.csv") == 0
     first, _, heads, temperature, depth = capsys.readouterr().out.splitlines()
     assert first.startswith("9 pictures  mean absolute error ")
     assert heads.split() == ["number", "mae", "rmse", "R2"]
@@ -161,29 +153,29 @@ def test_evaluate(labels_run, numbers_run, numbered, tmp_path, capsys):
 def test_predict(labels_run, numbers_run, labelled, numbered, capsys):
     place = next(n for n, names in enumerate(labelled[1]) if len(names) == 2)
     picture = labelled[0] / f"{place}.png"
-    assert main("predict", labels_run, picture, "--json", "--threshold", 0) == 0
+    assert run_singa("predict", labels_run, picture, "--json", "--threshold", 0) == 0
     labels = json.loads(capsys.readouterr().out)["labels"]
     assert list(labels.values()) == sorted(labels.values(), reverse=True)
     assert sorted(labels) == ["blue", "green", "red"]
     assert {name for name, value in labels.items() if value > 0.5} == labelled[1][place]
-    assert main("predict", labels_run, picture, "--top", 1) == 0
+    assert run_singa("predict", labels_run, picture, "--top", 1) == 0
     assert re.fullmatch(r"\S+  \w+ \d+\.\d%\n", capsys.readouterr().out)
-    assert main("predict", labels_run, picture, "--threshold", 1) == 0
+    assert run_singa("predict", labels_run, picture, "--threshold", 1) == 0
     assert capsys.readouterr().out.endswith("  no label\n")
     picture = numbered[0] / "3.png"
-    assert main("predict", numbers_run, picture) == 0
+    assert run_singa("predict", numbers_run, picture) == 0
     found = re.fullmatch(r"\S+  temperature (\S+)  depth (\S+)\n", capsys.readouterr().out)
     numbers = np.array([float(each) for each in found.groups()])
     net = singa.load(numbers_run)
     assert (np.abs(numbers - numbered[1][3]) < net.task.std).all()
-    assert main("predict", numbers_run, picture, "--json") == 0
+    assert run_singa("predict", numbers_run, picture, "--json") == 0
     exact = json.loads(capsys.readouterr().out)["numbers"]
     assert list(exact) == ["temperature", "depth"]
     np.testing.assert_allclose(list(exact.values()), numbers, rtol=1e-5)
 
 
 def test_reports(labels_run, numbers_run, tmp_path):
-    assert main("report", labels_run, "--out", tmp_path / "a.html", "--threads", 1) == 0
+    assert run_singa("report", labels_run, "--out", tmp_path / "a.html", "--threads", 1) == 0
     page = Page.read(tmp_path / "a.html")
     last = read_log(labels_run / "log.jsonl")[-1]
     assert f"gets all labels of {last['test_exact'] * 100:.1f} % of the" in page.text
@@ -192,13 +184,13 @@ def test_reports(labels_run, numbers_run, tmp_path):
     assert [row[0] for row in page.table(*heads)] == ["blue", "green", "red"]
     assert f"test map {last['test_map']:.4g}" in page.text
     assert "--multilabel" in page.text
-    assert main("report", numbers_run, "--out", tmp_path / "b.html", "--threads", 1) == 0
+    assert run_singa("report", numbers_run, "--out", tmp_path / "b.html", "--threads", 1) == 0
     page = Page.read(tmp_path / "b.html")
     heads = ("number", "mean absolute error", "root mean squared error", "R²")
     assert [row[0] for row in page.table(*heads)] == ["temperature", "depth"]
     assert "The log says the same." in page.text
     assert "predicted: temperature" in page.text
-    assert main("compare", labels_run, numbers_run, "--out", tmp_path / "c.html") == 0
+    assert run_singa("compare", labels_run, numbers_run, "--out", tmp_path / "c.html") == 0
     assert "test mae" in Page.read(tmp_path / "c.html").text
 
 
@@ -208,7 +200,7 @@ def test_exported(kind, request, tmp_path, capsys):
     run = request.getfixturevalue(f"{kind}_run")
     folder = request.getfixturevalue({"labels": "labelled", "numbers": "numbered"}[kind])[0]
     file = tmp_path / "net.onnx"
-    assert main("export", run, "--onnx", "--out", file) == 0
+    assert run_singa("export", run, "--onnx", "--out", file) == 0
     described = json.loads((tmp_path / "net.json").read_text())
     net = singa.load(run)
     assert described["task"] == net.task.described()
@@ -218,7 +210,7 @@ def test_exported(kind, request, tmp_path, capsys):
     expected = PictureClassifier(net).values([picture])
     np.testing.assert_allclose(again.values([picture]), expected, rtol=1e-4)
     capsys.readouterr()
-    assert main("predict", file, folder / "5.png", "--json") == 0
+    assert run_singa("predict", file, folder / "5.png", "--json") == 0
     assert kind in json.loads(capsys.readouterr().out)
 
 
@@ -226,18 +218,18 @@ def test_a_run_is_resumed_and_starts_others(labels_run, labelled, tmp_path, caps
     arguments = ("--multilabel", "--epochs", 2)
     whole = trained(labelled[0], tmp_path / "whole", *arguments)
     part = trained(labelled[0], tmp_path / "part", "--multilabel", "--epochs", 1)
-    assert main("train", "--out", part, "--resume", "--epochs", 2, "--threads", 1) == 0
+    assert run_singa("train", "--out", part, "--resume", "--epochs", 2, "--threads", 1) == 0
     assert read_log(part / "log.jsonl")[-1]["epoch"] == 2
-    assert main("train", "--out", whole, "--resume", "--regression") == 2
+    assert run_singa("train", "--out", whole, "--resume", "--regression") == 2
     assert "--regression was False" in capsys.readouterr().err
     start = ("--weights", labels_run, "--epochs", 1)
     arguments = ("--data", labelled[0] / "labels.csv", "--no-augment", "--threads", 1)
-    assert main("train", *arguments, *start, "--multilabel", "--out", tmp_path / "next") == 0
+    assert run_singa("train", *arguments, *start, "--multilabel", "--out", tmp_path / "next") == 0
     assert "with its last layer, since the labels are the same" in capsys.readouterr().out
     assert read_log(tmp_path / "next" / "log.jsonl")[-1]["test_exact"] > 0.8
     colours = write_colours(tmp_path / "colours", 4)
     arguments = ("--data", colours, "--batch-size", 8, "--threads", 1)
-    assert main("train", *arguments, *start, "--out", tmp_path / "classes") == 0
+    assert run_singa("train", *arguments, *start, "--out", tmp_path / "classes") == 0
     assert "with a new last layer for 3 classes" in capsys.readouterr().out
     assert singa.load(tmp_path / "classes").task is None
 
@@ -254,7 +246,9 @@ def test_a_run_is_resumed_and_starts_others(labels_run, labelled, tmp_path, caps
 )
 def test_wrong_calls(labelled, tmp_path, capsys, options, status, message):
     out = ("--out", tmp_path / "run")
-    assert main("train", "--data", labelled[0] / "labels.csv", *QUICK, *options, *out) == status
+    assert (
+        run_singa("train", "--data", labelled[0] / "labels.csv", *QUICK, *options, *out) == status
+    )
     assert message in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
@@ -262,17 +256,17 @@ def test_wrong_calls(labelled, tmp_path, capsys, options, status, message):
 def test_data_without_such_labels(labels_run, numbers_run, labelled, tmp_path, capsys):
     colours = write_colours(tmp_path / "colours", 2)
     for option in ("--multilabel", "--regression"):
-        assert main("train", "--data", colours, option, "--out", tmp_path / "run") == 1
+        assert run_singa("train", "--data", colours, option, "--out", tmp_path / "run") == 1
         assert "needs a CSV file that lists pictures with" in capsys.readouterr().err
-        assert main("train", option, "--out", tmp_path / "run") == 2
+        assert run_singa("train", option, "--out", tmp_path / "run") == 2
         assert f"{option} is for a folder of pictures" in capsys.readouterr().err
     picture = labelled[0] / "1.png"
-    assert main("predict", numbers_run, picture, "--top", 2) == 1
+    assert run_singa("predict", numbers_run, picture, "--top", 2) == 1
     assert "--top is for classes" in capsys.readouterr().err
-    assert main("predict", numbers_run, picture, "--threshold", 0.5) == 1
+    assert run_singa("predict", numbers_run, picture, "--threshold", 0.5) == 1
     assert "--threshold is for labels" in capsys.readouterr().err
     (tmp_path / "same.csv").write_text("\n".join(f"{labelled[0] / f'{n}.png'},3" for n in range(9)))
-    assert main("train", "--data", tmp_path / "same.csv", "--regression", *QUICK) == 1
+    assert run_singa("train", "--data", tmp_path / "same.csv", "--regression", *QUICK) == 1
     assert "all pictures have the same value" in capsys.readouterr().err
 
 

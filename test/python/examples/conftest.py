@@ -52,10 +52,7 @@ def main(folder):
 
     def run_main(out, *options):
         arguments = ["--data", str(folder), *OPTIONS, "--out", str(out), *options]
-        try:
-            return cifar10.main(arguments, "train.py")
-        except SystemExit as exit_:
-            return exit_.code
+        return program_in_process.status_of(cifar10.main, arguments, "train.py")
 
     return run_main
 

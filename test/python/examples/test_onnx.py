@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from program_in_process import status_of
 from singa import models, tensor
 from singa.training import read_log
 
@@ -102,11 +103,7 @@ def test_what_is_wrong_is_said_in_a_line(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.onnx").write_bytes(b"\x89PNG\r\n")
     shutil.copyfile(file, "net.onnx")
-    try:
-        status = finetune.main(options)
-    except SystemExit as exit_:
-        status = exit_.code
-    assert status == code
+    assert status_of(finetune.main, options) == code
     assert message in capsys.readouterr().err
 
 

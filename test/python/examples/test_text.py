@@ -6,6 +6,7 @@ import re
 import signal
 
 import pytest
+from program_in_process import status_of
 from singa.files import state_files
 from singa.training import read_log
 
@@ -27,10 +28,7 @@ def program(examples):
 @pytest.fixture
 def main(program):
     def run_main(out, *options):
-        try:
-            return program.main(["--out", str(out), *SMALL, *options], "train.py")
-        except SystemExit as exit_:
-            return exit_.code
+        return status_of(program.main, ["--out", out, *SMALL, *options], "train.py")
 
     return run_main
 

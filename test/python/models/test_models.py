@@ -144,6 +144,15 @@ def test_every_gradient_like_torch(torch, name, shape):
     autograd.training = False
 
 
+def torch_step(torch, net, optimizer, x, labels):
+    """The loss of a training step in PyTorch."""
+    optimizer.zero_grad()
+    loss = torch.nn.functional.cross_entropy(net(torch.from_numpy(x)), torch.from_numpy(labels))
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
 @pytest.mark.parametrize(
     ("name", "batch"),
     [("resnet20_cifar", 8), pytest.param("vgg16_cifar", 8, marks=pytest.mark.slow)],
@@ -156,16 +165,11 @@ def test_training_like_torch(torch, name, batch):
     random = np.random.default_rng(2)
     for step in range(steps):
         x, labels = random.standard_normal(shape), random.integers(0, 10, batch)
-        optimizer.zero_grad()
-        expected = torch.nn.functional.cross_entropy(
-            theirs(torch.from_numpy(x)), torch.from_numpy(labels)
-        )
-        expected.backward()
-        optimizer.step()
+        expected = torch_step(torch, theirs, optimizer, x, labels)
         _, loss = ours(singa_tensor(x), singa_tensor(labels.astype(np.int32)))
         # Rounding errors grow about tenfold per step in an untrained network.
         limit = 1e-14 * 10 ** (step + 1)
-        assert float(loss) == pytest.approx(expected.item(), rel=limit), f"step {step}"
+        assert float(loss) == pytest.approx(expected, rel=limit), f"step {step}"
     state = theirs.state_dict()
     for stage in ("bn1.running_mean", "bn1.running_var"):
         if stage in state:
@@ -189,14 +193,9 @@ def test_first_losses_in_float32_like_torch(torch, name):
     for _ in range(5 if name == "vgg16_cifar" else 20):
         x = random.standard_normal((16, 3, 32, 32)).astype(np.float32)
         labels = random.integers(0, 10, 16)
-        optimizer.zero_grad()
-        expected = torch.nn.functional.cross_entropy(
-            theirs(torch.from_numpy(x)), torch.from_numpy(labels)
-        )
-        expected.backward()
-        optimizer.step()
+        expected = torch_step(torch, theirs, optimizer, x, labels)
         _, loss = ours(singa_tensor(x), singa_tensor(labels.astype(np.int32)))
-        assert float(loss) == pytest.approx(expected.item(), rel=1e-3)
+        assert float(loss) == pytest.approx(expected, rel=1e-3)
     autograd.training = False
 
 

@@ -1,15 +1,16 @@
 """`python -m singa onnx FILE [--check]`: texts and exit status."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from program_in_process import run_singa
 
 pytest.importorskip("onnx", reason="the package onnx is not installed")
 from onnx_files import info, network, node
-from singa import __main__ as command_line
 
 _RANDOM = np.random.default_rng(0)
 
@@ -48,11 +49,7 @@ def _written(folder: Path, model: Any) -> str:
     return str(path)
 
 
-def _run(*arguments: str) -> int:
-    try:
-        return command_line.main(["onnx", *arguments])
-    except SystemExit as exit_:
-        return exit_.code if isinstance(exit_.code, int) else -1
+_run = partial(run_singa, "onnx")
 
 
 def test_what_is_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

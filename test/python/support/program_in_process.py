@@ -2,10 +2,25 @@
 
 import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import singa
+from singa import __main__ as command_line
 from singa import autograd, device
+
+
+def status_of(program: Callable[..., int], arguments: Any, *more: Any) -> Any:
+    """The exit status of a program, which gets its arguments as texts."""
+    try:
+        return program([str(argument) for argument in arguments], *more)
+    except SystemExit as exit_:
+        return exit_.code
+
+
+def run_singa(*arguments: Any) -> Any:
+    """The exit status of `python -m singa`."""
+    return status_of(command_line.main, arguments)
 
 
 @contextlib.contextmanager

@@ -41,6 +41,16 @@ def huggingface_folder(folder, name):
     return write(folder, drawn(made["tensors"]), **files)
 
 
+def expect_same(torch, classifier, theirs):
+    """Expects the usual labels, and the scores of a network of PyTorch."""
+    assert list(classifier.class_names) == LABELS
+    x = images(64)
+    with torch.no_grad():
+        expected = theirs.eval()(torch.from_numpy(x)).numpy()
+    got = classifier.net(tensor.from_numpy(x)).numpy()
+    np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
+
+
 @pytest.mark.parametrize("name", ["resnet18", "vit_tiny_16"])
 def test_a_folder_of_transformers(name, tmp_path):
     made = HUGGINGFACE[name]
@@ -140,12 +150,7 @@ def test_a_folder_of_timm(torch, tmp_path):
     }
     hub.save_for_hf(theirs, tmp_path, model_config=labels, safe_serialization=True)
     classifier = load_pretrained(tmp_path)
-    assert list(classifier.class_names) == LABELS
-    x = images(64)
-    with torch.no_grad():
-        expected = theirs.eval()(torch.from_numpy(x)).numpy()
-    got = classifier.net(tensor.from_numpy(x)).numpy()
-    np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
+    expect_same(torch, classifier, theirs)
     data = timm.data.resolve_data_config(model=theirs)
     assert classifier.transform.transforms == (
         Resize(int(data["input_size"][1] / data["crop_pct"]), data["interpolation"]),
@@ -154,7 +159,7 @@ def test_a_folder_of_timm(torch, tmp_path):
     )
     # The head for other classes, as for training.
     assert classifier.net.replace_head(3) == ("fc.W", "fc.b")
-    assert classifier.net(tensor.from_numpy(x)).shape == (2, 3)
+    assert classifier.net(tensor.from_numpy(images(64))).shape == (2, 3)
 
 
 def test_a_state_dict_of_torchvision(torch, tmp_path):
@@ -166,12 +171,7 @@ def test_a_state_dict_of_torchvision(torch, tmp_path):
     file = tmp_path / "shufflenet_v2_x1_0-5666bf0f.safetensors"
     safetensors.save_file(values, file)
     classifier = load_pretrained(file, class_names=LABELS)
-    assert list(classifier.class_names) == LABELS
-    x = images(64)
-    with torch.no_grad():
-        expected = theirs.eval()(torch.from_numpy(x)).numpy()
-    got = classifier.net(tensor.from_numpy(x)).numpy()
-    np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
+    expect_same(torch, classifier, theirs)
     other = file.rename(tmp_path / "mine.safetensors")
     assert load_pretrained(other, "shufflenet_v2_x1_0").class_names == ("0", "1", "2", "3", "4")
     with pytest.raises(ValueError, match="there is no network 'mine'"):

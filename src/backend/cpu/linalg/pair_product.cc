@@ -137,16 +137,29 @@ void MultiplyAvx512(int64_t rows, int64_t columns, int64_t pairs, const PairRows
   }
 }
 
-SINGA_TARGET __m512i Widened(const BFloat16* from) {
-  return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+/// Where the numbers of two rows of 16 go in words of both.
+alignas(64) constexpr auto kPlaces = [] {
+  std::array<uint16_t, 2 * kLanes> places{};
+  for (size_t i = 0; i < kLanes; ++i) {
+    places[2 * i] = static_cast<uint16_t>(i);
+    places[2 * i + 1] = static_cast<uint16_t>(kLanes + i);
+  }
+  return places;
+}();
+
+SINGA_TARGET __m256i Row(const BFloat16* from) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
 }
 
 SINGA_TARGET void JoinAvx512(const BFloat16* from, int64_t row_step, int64_t rows, uint32_t* to) {
+  const __m512i places = _mm512_load_si512(kPlaces.data());
   for (; rows > 1; rows -= 2, from += 2 * row_step, to += kLanes) {
-    const __m512i high = _mm512_slli_epi32(Widened(from + row_step), 16);
-    _mm512_storeu_si512(to, _mm512_or_si512(Widened(from), high));
+    const __m512i both = row_step == kLanes ? _mm512_loadu_si512(from)
+                                            : _mm512_inserti64x4(_mm512_castsi256_si512(Row(from)),
+                                                                 Row(from + row_step), 1);
+    _mm512_storeu_si512(to, _mm512_permutexvar_epi16(places, both));
   }
-  if (rows == 1) _mm512_storeu_si512(to, Widened(from));
+  if (rows == 1) _mm512_storeu_si512(to, _mm512_cvtepu16_epi32(Row(from)));
 }
 
 SINGA_TARGET void RoundAvx512(const float* x, int64_t n, uint32_t* to) {
@@ -158,14 +171,6 @@ SINGA_TARGET void RoundAvx512(const float* x, int64_t n, uint32_t* to) {
 }
 
 SINGA_TARGET void RoundRowsAvx512(const float* x, int64_t rows, int64_t columns, uint32_t* to) {
-  alignas(64) static constexpr auto kPlaces = [] {
-    std::array<uint16_t, 2 * kLanes> places{};
-    for (size_t i = 0; i < kLanes; ++i) {
-      places[2 * i] = static_cast<uint16_t>(i);
-      places[2 * i + 1] = static_cast<uint16_t>(kLanes + i);
-    }
-    return places;
-  }();
   const __m512i places = _mm512_load_si512(kPlaces.data());
   for (int64_t r = 0; r < rows; r += 2, x += 2 * columns, to += columns)
     for (int64_t c = 0; c < columns; c += kLanes) {

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "backend/cpu/linalg/pair_product.h"
 #include "backend/cpu/pointwise/loops.h"
 #include "model/operation/conv/spec.h"
 #include "singa/core/plan.h"
@@ -22,5 +23,8 @@ PlanPtr MakePlan(const ConvSpec& spec, const Loops& loops);
 /// Whether loops of so many lanes are likely to be faster than oneDNN's convolution. They are
 /// slower, but know which filters they read next, and fetch them from memory ahead.
 bool Pays(const ConvSpec& spec, int64_t lanes);
+/// The same for the gradient of bfloat16 filters (weight_gradient.cc).
+std::string RefusesWeightGradient(const ConvSpec& spec);
+PlanPtr MakeWeightGradient(const ConvSpec& spec, const PairLoops& loops);
 
 }  // namespace singa::cpu::pointwise

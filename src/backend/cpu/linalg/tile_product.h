@@ -1,6 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+
+#include "core/tensor/round_up.h"
 
 namespace singa::cpu {
 
@@ -9,6 +12,12 @@ namespace singa::cpu {
 /// of which two hold a vector.
 template <int64_t kLanes>
 inline constexpr int64_t kTileRows = kLanes == 16 ? 12 : 6;
+
+/// The rows of a product that has at least `count`.
+template <int64_t kLanes>
+constexpr int64_t RowsFor(int64_t count) {
+  return std::min(RoundUp(count, int64_t{4}), RoundUp(count, kTileRows<kLanes>));
+}
 
 /// An operand of a product: element (i, j) is at data[i · row_step + j · column_step].
 struct Strided {
@@ -23,5 +32,11 @@ struct Strided {
 template <int64_t kLanes>
 void Multiply(int64_t rows, int64_t columns, int64_t depth, const Strided& a, const float* b,
               int64_t b_step, float* out, int64_t out_step, bool add);
+
+/// Goes on with the sums that are in out: a product in pieces of its depth has the bits of the
+/// whole one.
+template <int64_t kLanes>
+void MultiplyOn(int64_t rows, int64_t columns, int64_t depth, const Strided& a, const float* b,
+                int64_t b_step, float* out, int64_t out_step);
 
 }  // namespace singa::cpu

@@ -52,7 +52,8 @@ void FillRows(int64_t count, int64_t rows, int64_t depth, int64_t positions, con
 /// By tiles: each thread transforms some tiles and multiplies them with the whole filter, which all
 /// threads share. By panel: all tiles are transformed first, then each thread takes panels of the
 /// filter. The former keeps the tiles' values in the L2 cache; the latter keeps the filter's, of
-/// which deep layers with small images have many more. Both give the same bits.
+/// which deep layers with small images have many more: some channels of a panel at a time. Both
+/// give the same bits.
 template <class T, int64_t kLanes>
 class FilterPlan final : public WinogradPlan {
  public:
@@ -74,7 +75,8 @@ class FilterPlan final : public WinogradPlan {
         values_(loops.positions, by_panel_ ? RoundUp(tiles_.count, kRows) : chunk_,
                 RoundUp(depth_, kLanes), kLanes),
         products_(loops.positions, chunk_, kPanel, kLanes),
-        filter_(loops, depth_, columns_, spec.pass == ConvPass::kBackwardX) {}
+        filter_(loops, depth_, columns_, spec.pass == ConvPass::kBackwardX),
+        piece_(PieceOf()) {}
 
   size_t workspace_bytes() const override {
     const int64_t shared = by_panel_ ? values_.size : prepared_ ? 0 : filter_.size * filter_.count;
@@ -118,9 +120,18 @@ class FilterPlan final : public WinogradPlan {
     if (kLanes == 16 && filter > (int64_t{1} << 20)) least = filter > (int64_t{4} << 20) ? 96 : 48;
     return std::min(std::clamp(cached, std::min(least, most), most), share);
   }
+  /// Channels of a panel that are transformed and multiplied together: as many as the L2 cache
+  /// holds beside values and products, if all tiles' products are there.
+  int64_t PieceOf() const {
+    if (!by_panel_ || prepared_ || tiles_.count > chunk_) return depth_;
+    const int64_t channel = loops_.positions * kPanel * static_cast<int64_t>(sizeof(float));
+    return std::min(depth_,
+                    std::max(SecondLevelCacheBytes() * 3 / 8 / channel / 16, int64_t{1}) * 16);
+  }
+  int64_t piece_step() const { return piece_ * kPanel + kLanes; }  // between its positions
   int64_t thread_size() const {
-    const int64_t panel = prepared_ ? 0 : filter_.size;
-    return RoundUp(products_.size + (by_panel_ ? panel : values_.size), kLanes);
+    const int64_t piece = prepared_ ? 0 : loops_.positions * piece_step();
+    return RoundUp(products_.size + (by_panel_ ? piece : values_.size), kLanes);
   }
 
   void RunByTiles(const Call& call) const {
@@ -142,8 +153,11 @@ class FilterPlan final : public WinogradPlan {
         const int64_t first = chunk * chunk_, count = std::min(chunk_, tiles_.count - first);
         TransformTiles(call.x, first, count, values);
         FillRows(count, RoundUp(count, kRows), depth_, loops_.positions, values_, values);
-        for (int64_t panel = 0; panel < filter_.count; ++panel)
-          MultiplyPanel(call, panel, filter + panel * filter_.size, values, first, count, products);
+        for (int64_t panel = 0; panel < filter_.count; ++panel) {
+          MultiplyPanel(filter + panel * filter_.size, filter_.position_step, panel, 0, depth_,
+                        values, count, products);
+          StoreOutputs(call, panel, first, count, products);
+        }
       }
     });
   }
@@ -158,12 +172,20 @@ class FilterPlan final : public WinogradPlan {
     ParallelItems(filter_.count, threads_, [&](Items& items) {
       float* products = own + items.thread() * thread_size();
       float* transformed = products + products_.size;
+      const float* filter = transformed;
       for (const int64_t panel : items) {
-        const float* filter = prepared_ ? Prepared(call) + panel * filter_.size : transformed;
-        if (!prepared_) filter_.Transform(panel, call.weights, transformed);
-        for (int64_t first = 0; first < tiles_.count; first += chunk_)
-          MultiplyPanel(call, panel, filter, values + first * values_.tile_step, first,
-                        std::min(chunk_, tiles_.count - first), products);
+        if (prepared_) filter = Prepared(call) + panel * filter_.size;
+        for (int64_t first = 0; first < tiles_.count; first += chunk_) {
+          const int64_t count = std::min(chunk_, tiles_.count - first);
+          for (int64_t channel = 0; channel < depth_; channel += piece_) {
+            const int64_t channels = std::min(piece_, depth_ - channel);
+            if (!prepared_ && first == 0)
+              filter_.Transform(panel, channel, channels, call.weights, transformed, piece_step());
+            MultiplyPanel(filter, piece_step(), panel, channel, channels,
+                          values + first * values_.tile_step, count, products);
+          }
+          StoreOutputs(call, panel, first, count, products);
+        }
       }
     });
   }
@@ -177,20 +199,31 @@ class FilterPlan final : public WinogradPlan {
     }
   }
 
-  void MultiplyPanel(const Call& call, int64_t panel, const float* filter, const float* values,
-                     int64_t first, int64_t count, float* products) const {
-    const int64_t rows = RoundUp(count, kRows);  // products of padding rows are not read
+  /// Multiplies the values of `count` tiles with channels of a panel, and goes on with the products
+  /// of the channels before.
+  void MultiplyPanel(const float* filter, int64_t filter_step, int64_t panel, int64_t channel,
+                     int64_t channels, const float* values, int64_t count, float* products) const {
+    const int64_t rows = RowsFor<kLanes>(count);  // some are not read
     const int64_t width = filter_.width(panel);
-    for (int p = 0; p < loops_.positions; ++p)
-      Multiply<kLanes>(rows, width, depth_,
-                       {values + p * values_.position_step, values_.tile_step, 1},
-                       filter + p * filter_.position_step, width,
-                       products + p * products_.position_step, products_.tile_step, false);
+    for (int p = 0; p < loops_.positions; ++p) {
+      const Strided tiles = {values + p * values_.position_step + channel, values_.tile_step, 1};
+      const float* weights = filter + p * filter_step;
+      float* to = products + p * products_.position_step;
+      if (channel == 0)
+        Multiply<kLanes>(rows, width, channels, tiles, weights, width, to, products_.tile_step,
+                         false);
+      else
+        MultiplyOn<kLanes>(rows, width, channels, tiles, weights, width, to, products_.tile_step);
+    }
+  }
+
+  void StoreOutputs(const Call& call, int64_t panel, int64_t first, int64_t count,
+                    const float* products) const {
     for (int64_t i = 0; i < count; ++i) {
       const Tiles::Place place = tiles_.At(first + i);
       After<T> after = call.after;
       if (after.add) after.add += place.image * to_.image_step;
-      loops_.transform_output(to_, panel * kPanel / kLanes, width / kLanes,
+      loops_.transform_output(to_, panel * kPanel / kLanes, filter_.width(panel) / kLanes,
                               products + i * products_.tile_step, products_.position_step, after,
                               place.h, place.w, call.y + place.image * to_.image_step);
     }
@@ -205,6 +238,7 @@ class FilterPlan final : public WinogradPlan {
   int64_t chunk_;
   Values values_, products_;
   FilterPanels<T, kLanes> filter_;
+  int64_t piece_;
 };
 
 /// Computes dW and db from dy and x: sums of products of all tiles' values, in one of three ways.

@@ -32,14 +32,19 @@ struct FilterPanels {
   }
   size_t bytes() const { return static_cast<size_t>(count * size) * sizeof(float); }
   void Transform(int64_t panel, const T* weights, float* values) const {
+    Transform(panel, 0, depth, weights, values, position_step);
+  }
+  /// The same for `count` channels from `first` on.
+  void Transform(int64_t panel, int64_t first, int64_t count, const T* weights, float* values,
+                 int64_t step) const {
     const int64_t weights_each = loops.weights;
     const int64_t lane_step = turned ? weights_each : depth * weights_each,
                   depth_step = turned ? columns * weights_each : weights_each;
     for (int64_t lane = 0; lane < width(panel); lane += kLanes) {
-      const int64_t first = panel * kWidth + lane;
+      const int64_t result = panel * kWidth + lane;
       loops.transform_filter(
-          {depth, lane_step, depth_step, std::min(kLanes, columns - first), turned},
-          weights + first * lane_step, values + lane, position_step, width(panel));
+          {count, lane_step, depth_step, std::min(kLanes, columns - result), turned},
+          weights + result * lane_step + first * depth_step, values + lane, step, width(panel));
     }
   }
 

@@ -16,16 +16,17 @@ namespace {
 /// The cost of Winograd's method in multiply-adds of the direct method, measured with
 /// benchmark/operators.py on a CPU of each kind.
 struct Costs {
-  double product;             // one of Winograd's multiply-adds
-  double value, far_value;    // transforming a channel of a tile, from the caches or memory
-  double cached;              // number of values up to which images are cached
-  double pair;                // transforming and reading the filter of a channel pair
+  double product;           // one of Winograd's multiply-adds
+  double value, far_value;  // transforming a channel of a tile, from the caches or memory
+  double cached;            // number of values up to which images are cached
+  // transforming the filter of a channel pair, or its gradient, beyond reading it
+  double pair, turned_pair, gradient_pair;
   double prepared_pair;       // reading it from the L2 cache only (estimated)
   int64_t pixels;             // of a row, which the direct method computes together
   int64_t results, summands;  // channel multiples to which the direct method pads
 };
-constexpr Costs kAvx512Costs = {1.15, 500, 1150, 4e5, 600, 60, 1, 16, 1};
-constexpr Costs kAvx2Costs = {1.05, 450, 700, 2e5, 430, 60, 4, 8, 8};
+constexpr Costs kAvx512Costs = {1.15, 500, 1150, 4e5, 170, 400, 600, 60, 1, 16, 1};
+constexpr Costs kAvx2Costs = {1.05, 450, 700, 2e5, 140, 240, 430, 60, 4, 8, 8};
 
 /// How many times as fast as in float32 the direct method is, measured with benchmark/operators.py.
 /// Winograd's method multiplies float32 values in both types.
@@ -87,18 +88,21 @@ bool Pays(const ConvSpec& spec, int64_t lanes) {
   const Costs& costs = lanes == 16 ? kAvx512Costs : kAvx2Costs;
   const Recorder& r = spec.geometry;
   const bool to_input = spec.pass == ConvPass::kBackwardX;
+  const double pair = IsPrepared(spec, lanes)             ? costs.prepared_pair
+                      : to_input                          ? costs.turned_pair
+                      : spec.pass == ConvPass::kBackwardW ? costs.gradient_pair
+                                                          : costs.pair;
   return WithTaps(spec, [&]<class Taps>(Taps) {
     const Tiles tiles(r.batchsize, to_input ? r.height() : r.conv_height(),
                       to_input ? r.width() : r.conv_width(), Taps::kOutDown, Taps::kOutAcross);
     constexpr double share = Taps::kPositions / 36.0;  // relative to a tile of 6 x 6
-    const int64_t rows = RoundUp(tiles.count, lanes == 16 ? kTileRows<16> : kTileRows<8>);
+    const int64_t rows = lanes == 16 ? RowsFor<16>(tiles.count) : RowsFor<8>(tiles.count);
     const int64_t in = RoundUp(r.in_channels, lanes), out = RoundUp(r.out_channels, lanes);
     const auto values = share * static_cast<double>(tiles.count * (in + out));
     const auto pairs = static_cast<double>(in * out);
-    const double cost =
-        costs.product * static_cast<double>(rows * Taps::kPositions) * pairs +
-        (values < costs.cached ? costs.value : costs.far_value) * values +
-        (IsPrepared(spec, lanes) ? costs.prepared_pair : costs.pair) * share * pairs;
+    const double cost = costs.product * static_cast<double>(rows * Taps::kPositions) * pairs +
+                        (values < costs.cached ? costs.value : costs.far_value) * values +
+                        pair * share * pairs;
     const int64_t direct = r.batchsize * r.conv_height() * RoundUp(r.conv_width(), costs.pixels) *
                            Taps::kWeights *
                            RoundUp(r.in_channels, to_input ? costs.results : costs.summands) *

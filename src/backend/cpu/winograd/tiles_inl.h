@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/transpose.h"
 #include "backend/cpu/winograd/tiles.h"
 
 #include "core/device/inline.h"
@@ -77,6 +78,51 @@ SINGA_INLINE void StoreSome(T* to, const V& v, int64_t count, int64_t all) {
   float lanes[sizeof(V) / sizeof(float)];
   Store(lanes, v);
   for (int64_t lane = 0; lane < all; ++lane) to[lane] = T(lane < count ? lanes[lane] : 0.0f);
+}
+
+/// Loads a vector of each lane's weights, and makes vectors of one weight of each lane.
+template <class T, int64_t kLanes>
+SINGA_INLINE void LoadTurned(const T* from, int64_t lane_step, Wide<kLanes> (&rows)[kLanes]) {
+#pragma GCC unroll 16
+  for (int64_t lane = 0; lane < kLanes; ++lane) Load(rows[lane], from + lane * lane_step);
+  TransposeSquare(rows);
+}
+
+constexpr int64_t kAhead = 96;  // weights of a row that are fetched before they are gathered
+
+/// Gathers weights from `from` on as [channel][weight][lane], of at most kLanes of the `left`
+/// channels. Returns of how many. Lanes without a result get zeros.
+template <class T, int64_t kLanes, int kWeights>
+SINGA_INLINE int64_t GatherWeights(const Filter& filter, const T* from, int64_t left,
+                                   float (&to)[kLanes * kWeights][kLanes]) {
+  Wide<kLanes> rows[kLanes];
+  if (filter.results == kLanes && !filter.turned && left >= kLanes) {
+    for (int64_t i = 0; i < kLanes * kWeights; i += kLanes) {
+#pragma GCC unroll 16
+      for (int64_t lane = 0; lane < kLanes; ++lane)  // more rows than processors fetch ahead
+        __builtin_prefetch(from + lane * filter.lane_step + i + kAhead);
+      LoadTurned<T, kLanes>(from + i, filter.lane_step, rows);
+#pragma GCC unroll 16
+      for (int64_t row = 0; row < kLanes; ++row) Store(to[i + row], rows[row]);
+    }
+    return kLanes;
+  }
+  if (filter.results == kLanes && filter.turned && left > 1) {  // reads into the next channel
+    for (int64_t i = 0; i < kWeights; i += kLanes) {
+      LoadTurned<T, kLanes>(from + i, filter.lane_step, rows);
+      const int64_t count = std::min(kLanes, kWeights - i);
+#pragma GCC unroll 16
+      for (int64_t row = 0; row < kLanes; ++row)
+        if (row < count) Store(to[kWeights - 1 - i - row], rows[row]);
+    }
+    return 1;
+  }
+  for (int64_t i = 0; i < kWeights; ++i) std::fill_n(to[i], kLanes, 0.0f);
+  for (int64_t lane = 0; lane < filter.results; ++lane)
+    for (int64_t i = 0; i < kWeights; ++i)
+      to[filter.turned ? kWeights - 1 - i : i][lane] =
+          static_cast<float>(from[lane * filter.lane_step + i]);
+  return 1;
 }
 
 }  // namespace
@@ -176,23 +222,22 @@ SINGA_TARGET void Kernels<T, kLanes, Taps>::TransformFilter(const Filter& filter
                                                             int64_t columns) {
   using V = Vec<kLanes>;
   constexpr int kWeights = Taps::kWeights;
-  float gathered[kWeights][kLanes] = {};
-  for (int64_t d = 0; d < filter.depth; ++d) {
-    for (int64_t lane = 0; lane < filter.results; ++lane) {
-      const T* from = weights + lane * filter.lane_step + d * filter.depth_step;
-      for (int i = 0; i < kWeights; ++i)
-        gathered[filter.turned ? kWeights - 1 - i : i][lane] = static_cast<float>(from[i]);
+  float gathered[kLanes * kWeights][kLanes];
+  for (int64_t d = 0; d < filter.depth;) {
+    const int64_t count = GatherWeights<T, kLanes, kWeights>(
+        filter, weights + d * filter.depth_step, filter.depth - d, gathered);
+    for (int64_t c = 0; c < count; ++c, ++d) {
+      float* to = values + d * columns;
+      TransformTile<kLanes, Taps, Taps::kDown, Taps::kInAcross>(
+          [&](int i, V* row) SINGA_INLINE_LAMBDA {
+            SINGA_UNROLL for (int j = 0; j < Taps::kAcross; ++j)
+                Load(row[j], gathered[c * kWeights + i * Taps::kAcross + j]);
+          },
+          [](V* v) SINGA_INLINE_LAMBDA { FilterAxis<typename Taps::Across>(v); },
+          [](V* v) SINGA_INLINE_LAMBDA { FilterAxis<typename Taps::Down>(v); },
+          [&](int j, const V* column)
+              SINGA_INLINE_LAMBDA { StoreValues<Taps>(to, position_step, j, column); });
     }
-    float* to = values + d * columns;
-    TransformTile<kLanes, Taps, Taps::kDown, Taps::kInAcross>(
-        [&](int i, V* row) SINGA_INLINE_LAMBDA {
-          SINGA_UNROLL for (int j = 0; j < Taps::kAcross; ++j)
-              Load(row[j], gathered[i * Taps::kAcross + j]);
-        },
-        [](V* v) SINGA_INLINE_LAMBDA { FilterAxis<typename Taps::Across>(v); },
-        [](V* v) SINGA_INLINE_LAMBDA { FilterAxis<typename Taps::Down>(v); },
-        [&](int j, const V* column)
-            SINGA_INLINE_LAMBDA { StoreValues<Taps>(to, position_step, j, column); });
   }
 }
 

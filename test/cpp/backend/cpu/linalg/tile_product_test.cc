@@ -43,5 +43,36 @@ TEST_P(TileProduct, IsTheDefinition) {
   }
 }
 
+TEST_P(TileProduct, PiecesHaveTheBitsOfTheWhole) {
+  Random random(4);
+  const int64_t lanes = GetParam(), columns = 3 * lanes, depth = 37, piece = 20;
+  const bool wide = lanes == 16;
+  for (const int64_t rows : {4, 8, 12, 20}) {
+    const Tensor a = RandomTensor(random, {rows, depth}),
+                 b = RandomTensor(random, {depth, columns});
+    const auto* left = static_cast<const float*>(a.raw_data());
+    const auto* right = static_cast<const float*>(b.raw_data());
+    const Tensor whole({rows, columns}), pieces({rows, columns});
+    auto* to = static_cast<float*>(pieces.raw_data());
+    (wide ? cpu::Multiply<16> : cpu::Multiply<8>)(rows, columns, depth, {left, depth, 1}, right,
+                                                  columns, static_cast<float*>(whole.raw_data()),
+                                                  columns, false);
+    (wide ? cpu::Multiply<16> : cpu::Multiply<8>)(rows, columns, piece, {left, depth, 1}, right,
+                                                  columns, to, columns, false);
+    (wide ? cpu::MultiplyOn<16>
+          : cpu::MultiplyOn<8>)(rows, columns, depth - piece, {left + piece, depth, 1},
+                                right + piece * columns, columns, to, columns);
+    EXPECT_EQ(Values(pieces), Values(whole)) << rows;
+  }
+}
+
+TEST(TileRows, AreFew) {
+  EXPECT_EQ(cpu::RowsFor<16>(1), 4);
+  EXPECT_EQ(cpu::RowsFor<16>(13), 16);
+  EXPECT_EQ(cpu::RowsFor<8>(5), 6);
+  EXPECT_EQ(cpu::RowsFor<8>(7), 8);
+  EXPECT_EQ(cpu::RowsFor<8>(9), 12);
+}
+
 }  // namespace
 }  // namespace singa::test

@@ -274,6 +274,23 @@ TEST_P(Winograd, ManySumsDoNotDependOnThreads) {
         << i;
 }
 
+/// A filter whose panels are multiplied some channels at a time, or as a whole by several threads.
+TEST_P(Winograd, FewTilesDoNotDependOnThreads) {
+  Random random(10);
+  const Recorder g = ConvRecorder("Conv", {1, slow_ ? 40 : 296, 8, 7}, {3, 3}, {1, 1}, {1, 1}, 72,
+                                  false, {1, 1}, 1);
+  const Tensor x = Draw(random, g.input_shape()), w = Draw(random, g.weight_shape());
+  SameOnThreads({2, 3}, [&] {
+    return ValuesOf(
+        {RunPass(ConvPass::kForward, g, {x, w}, {g.output_shape()}, blocked_, way_)[0]});
+  });
+  Sums y(g.output_shape().Count());
+  const Vector xs = Values(x), ws = Values(w);
+  ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) { y.Add(yi, xs[xi] * ws[wi]); });
+  ExpectSpreadSums(RunPass(ConvPass::kForward, g, {x, w}, {g.output_shape()}, blocked_, way_)[0],
+                   g.output_shape(), y, way_, "y");
+}
+
 /// AMX, or the plain model of it.
 PartsUnit ThreeParts() {
   return {cpu::batch_blocked::IsThere(Unit::kAmx) ? Unit::kAmx : Unit::kPlain};

@@ -19,11 +19,11 @@ Loops BestLoops();
 /// The reason why there is no plan for this call; empty if there is one.
 std::string Refuses(const ConvSpec& spec, const Loops& loops);
 PlanPtr MakePlan(const ConvSpec& spec, const Loops& loops);
-
 /// Whether loops of so many lanes are likely to be faster than oneDNN's convolution. They are
 /// slower, but know which filters they read next, and fetch them from memory ahead.
 bool Pays(const ConvSpec& spec, int64_t lanes);
-/// The same for the gradient of bfloat16 filters (weight_gradient.cc).
+
+/// Refuses and MakePlan for the gradient of bfloat16 filters (weight_gradient.cc).
 std::string RefusesWeightGradient(const ConvSpec& spec);
 PlanPtr MakeWeightGradient(const ConvSpec& spec, const PairLoops& loops);
 

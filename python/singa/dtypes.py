@@ -69,7 +69,7 @@ def wide_type(dtype: DType) -> DType:
 
 
 def as_dtype(value: object) -> DType:
-    """Converts a DType, an integer, a name or a NumPy type to a DType.
+    """Converts a DType, an integer, a name or a type of NumPy or PyTorch to a DType.
 
     Raises TypeError for anything else, and for types that singa does not have.
     """
@@ -84,7 +84,8 @@ def as_dtype(value: object) -> DType:
         try:
             return _FROM_NUMPY[np.dtype(value)]  # type: ignore[call-overload]
         except (KeyError, TypeError):
-            pass
+            if (name := str(value).removeprefix("torch.")) in DType.__members__:  # of PyTorch
+                return DType[name]
     raise TypeError(f"[dtype] {value!r} is none of {', '.join(DType.__members__)}")
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .raw.arrays import kind_of
 from .raw.check import number, one_of, positive
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def compute_fans(shape: Sequence[int]) -> tuple[float, float]:
 def _shape(function: str, t: Tensor) -> tuple[int, ...]:
     shape = getattr(t, "shape", None)
     if not isinstance(shape, tuple):
-        raise TypeError(f"[{function}] expected a Tensor to fill, got {type(t).__name__}")
+        raise TypeError(f"[{function}] expected a Tensor to fill, got {kind_of(t)}")
     return shape
 
 

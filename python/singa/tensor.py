@@ -55,6 +55,7 @@ from .tape.tensor import Tensor
 words.answers(
     Tensor, words.of_tensors(vars(ops)["__all__"], [name for name in dir(Tensor) if name[0] != "_"])
 )
+Tensor.__torch_function__ = classmethod(words.refuse_for_pytorch)  # type: ignore[attr-defined]
 tracebacks.install()  # every program that computes imports this module
 
 __all__ = [

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from .. import autograd
+from ..raw.arrays import kind_of
 from ..tensor import Tensor
 from . import late
 
@@ -68,8 +69,7 @@ class LayerMeta(type):
                 first = first[0]
             if args and not isinstance(first, Tensor | list | tuple):
                 raise TypeError(
-                    f"[{type(self).__name__}] initialize expects tensors, got "
-                    f"{type(first).__name__}"
+                    f"[{type(self).__name__}] initialize expects tensors, got {kind_of(first)}"
                 )
             device = first.device if isinstance(first, Tensor) else None
             recording = device if device is not None and device.graph_enabled() else None

@@ -74,9 +74,7 @@ class Typed:
         layers = [layer, *layer.sublayers()]
         for each in layers:
             if each.input_types == "fixed":
-                raise TypeError(
-                    f"[to_type] {each.title} has the types of its file; use onnx.load(dtype=...)"
-                )
+                raise TypeError(f"[to_type] {each.title} has the types of {each.types_from}")
         kept = [(each, value) for each in layers for value in each._own_tensors()]
         if not kept and any(each._creates_parameters() for each in layers):
             raise ValueError(

@@ -8,10 +8,8 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from operator import is_
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import numpy as np
 from numpy.typing import NDArray
 
 from .. import autograd, layer, tensor
@@ -23,10 +21,9 @@ from ..tape import autocast
 from ..tape.behaviour import behaviour
 from ..tape.grad_mode import state as grad
 from ..tape.operator import backward_followers
-from ..tape.tensor import wrap
 from ..tensor import Tensor
 from .above import of_above
-from .inputs import KEPT, Like, as_tensor, like_of, with_type
+from .inputs import NO_ARRAYS, Like, as_tensors, like_of, with_type
 from .modes import Step, Threads, in_mode, running
 from .place import Place
 from .reports import Inspectable
@@ -286,9 +283,10 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
         return out, loss
 
     def __call__(self, *input: Any, **kwargs: Any) -> Any:
-        """Runs `train_one_batch`, or `forward` after eval(). NumPy arrays become tensors on the
-        model's device by `tensor.from_numpy`, but stay float64 where the parameters are."""
-        if not _MAY_HOLD_ARRAYS.isdisjoint(map(type, input)):
+        """Runs `train_one_batch`, or `forward` after eval(). Arrays of NumPy, PyTorch and others
+        become tensors on the model's device by `tensor.from_numpy`, but stay float64 where the
+        parameters are."""
+        if not NO_ARRAYS.issuperset(map(type, input)):
             input = self._as_tensors(input)
         if kwargs:
             kwargs = {name: self._as_tensors(value) for name, value in kwargs.items()}
@@ -313,28 +311,7 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
             return "the model is in training mode; call eval() first to run forward()"
         return "the model is in inference mode; call train() first to run train_one_batch()"
 
-    def _as_tensors(self, values: Any) -> Any:
-        """The values, in which NumPy arrays are tensors on the device of the model."""
-        if isinstance(values, np.ndarray):
-            return self._as_tensors((values,))[0]
-        if type(values) not in (list, tuple):
-            return values
-        found: list[Any] = []
-        device, copies = None, True
-        for value in values:
-            if not isinstance(value, np.ndarray) or value.dtype.kind not in "biuf":
-                found.append(self._as_tensors(value) if type(value) in (list, tuple) else value)
-                continue
-            if device is None and (device := self._place.device(self)) is not None:
-                copies = device.kind() == _c.DeviceKind_kCpu
-            if value.dtype == np.float64 and self._place.is_of_float64(self):
-                found.append(tensor.from_numpy(value, device, dtype=tensor.float64))
-            elif device is None or type(value) is not np.ndarray or value.dtype not in KEPT:
-                found.append(as_tensor(value, device))
-            else:  # the same with fewer calls
-                raw = _c.from_buffer(value, copies or not value.flags.writeable)
-                found.append(wrap(raw.ToDevice(device), True))
-        return values if all(map(is_, found, values)) else type(values)(found)
+    _as_tensors = as_tensors
 
     def _call(self, *input: Any, **kwargs: Any) -> Any:
         training = self.training
@@ -453,9 +430,9 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
         return of_above("evaluate")(self, x, y, batch_size=batch_size, **options)
 
     def predict(self, x: Any, *, batch_size: int = 32) -> NDArray[Any]:
-        """The outputs for inputs (N, ...), computed in batches; or for the batches of a loader,
-        without their targets. Each rank gets the outputs for all inputs, which it computes itself;
-        from a loader with a `shard`, those for its own rows.
+        """The outputs for inputs (N, ...), for the batches of a loader without their targets, or
+        for what `data.read_picture` takes, such as the name of a file or a list of names, of which
+        `transform` makes inputs. Each rank computes all; of a loader with a `shard`, its own.
 
         >>> net = models.Sequential(layer.Linear(1))
         >>> net.compile([np.zeros((1, 2), np.float32)])
@@ -537,7 +514,13 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
         0.001
         """
         if not callable(optimizer):
-            raise TypeError(f"[set_optimizer] expected an optimizer, got {optimizer!r:.80}")
+            text = f"{type(optimizer).__module__}.{type(optimizer).__name__}"
+            given = (
+                repr(optimizer) if isinstance(optimizer, str) else text.removeprefix("builtins.")
+            )
+            raise TypeError(
+                f"[set_optimizer] expected an optimizer such as opt.SGD(lr=0.1), got {given}"
+            )
         self.optimizer = optimizer
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -588,8 +571,6 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
 
 
 _rewriting = functools.cache(Rewriting)  # which makes no new one for each step
-#: Types of arguments among which a NumPy array may be.
-_MAY_HOLD_ARRAYS = frozenset({np.ndarray, list, tuple})
 
 
 def _takes(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

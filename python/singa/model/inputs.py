@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from operator import is_
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import singa_wrap as _c
 from .. import tensor
 from ..dtypes import is_float
+from ..raw.arrays import kind_of
+from ..tape.tensor import wrap
 from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from .base import Model
 
 #: Element types of arrays that tensors keep.
 KEPT = frozenset(map(np.dtype, ("float32", "float16", "int32", "int8", "uint8", "bool")))
+#: Types of arguments in which there is no array.
+NO_ARRAYS = frozenset({Tensor, type(None), bool, int, float, str})
 #: Most elements of an input that `compile` keeps.
 _MOST_KEPT = 1 << 16
 #: Shape, type and, if they are few, elements of an input, or those of a list of inputs.
@@ -23,7 +32,7 @@ def like_of(x: Any) -> Like:
     if isinstance(x, list | tuple):
         return [like_of(item) for item in x]
     if not isinstance(x, Tensor):
-        raise TypeError(f"[compile] expected tensors, got {type(x).__name__}")
+        raise TypeError(f"[compile] expected tensors, got {kind_of(x)}")
     elements = () if x.size() > _MOST_KEPT else (x.numpy().copy(),)
     return tuple(x.shape), x.dtype, *elements
 
@@ -50,3 +59,38 @@ def as_tensor(array: np.ndarray, device: Any = None) -> Tensor:
         return tensor.from_numpy(array, device)
     except ValueError:
         return tensor.from_numpy(array, device, dtype=tensor.int64)
+
+
+def as_tensors(model: Model, values: Any) -> Any:
+    """The values, also in lists and tuples, in which arrays are tensors on the model's device."""
+    if type(values) not in (list, tuple):
+        return as_tensors(model, (values,))[0] if _is_array(values) else values
+    found: list[Any] = []
+    device, copies = None, True
+    for value in values:
+        if not _is_array(value):
+            found.append(as_tensors(model, value))
+            continue
+        array = np.asarray(value) if not isinstance(value, np.ndarray) else value
+        if array.dtype.kind not in "biuf":
+            found.append(value)
+            continue
+        if device is None and (device := model._place.device(model)) is not None:
+            copies = device.kind() == _c.DeviceKind_kCpu
+        if array.dtype == np.float64 and model._place.is_of_float64(model):
+            found.append(tensor.from_numpy(array, device, dtype=tensor.float64))
+        elif device is None or type(array) is not np.ndarray or array.dtype not in KEPT:
+            found.append(as_tensor(array, device))
+        else:  # the same with fewer calls
+            raw = _c.from_buffer(array, copies or not array.flags.writeable)
+            found.append(wrap(raw.ToDevice(device), True))
+    return values if all(map(is_, found, values)) else type(values)(found)
+
+
+def _is_array(value: Any) -> bool:
+    """Whether it is an array of NumPy, or one of another library, such as a tensor of PyTorch or a
+    table of pandas, of which NumPy makes one."""
+    kind = type(value)
+    if kind in NO_ARRAYS or isinstance(value, Tensor | _c.Tensor | np.generic):
+        return False
+    return kind is np.ndarray or hasattr(kind, "__array__")

@@ -19,6 +19,8 @@ class NetworkModel(model.Model):
     has_parts = True
     not_settings: ClassVar[tuple[str, ...]] = ("_keys",)
     input_types = "fixed"
+    #: Where its types come from, and how they are changed, for messages.
+    types_from = "its file; use onnx.load(dtype=...)"
 
     def __init__(self) -> None:
         super().__init__()

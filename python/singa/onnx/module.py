@@ -19,6 +19,7 @@ from ..networks.graph import Graph, Initializer, Node, ValueType, subgraphs
 from ..networks.model import NetworkModel
 from ..networks.network import Network
 from ..networks.tensors import as_tensor, as_value
+from ..raw.arrays import kind_of
 from ..raw.check import integer, one_of
 from ..tape import autocast
 from ..tape.behaviour import behaviour
@@ -274,7 +275,7 @@ def _checked_input(name: str, x: Any, declared: ValueType) -> Any:
     if on_host and not isinstance(x, Tensor):
         x = as_value(np.asarray(x), None)
     elif not isinstance(x, Tensor):
-        raise TypeError(f"[onnx] input {name!r} must be a Tensor, got {type(x).__name__}")
+        raise TypeError(f"[onnx] input {name!r} must be a Tensor, got {kind_of(x)}")
     if declared.shape is not None:
         first = 1 if behaviour.converts_inputs else 0
         fits = len(declared.shape) == len(x.shape) and all(

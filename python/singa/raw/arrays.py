@@ -82,3 +82,11 @@ def narrowed(array: NDArray[Any]) -> NDArray[Any]:
             )
         return narrow
     return array
+
+
+def kind_of(value: object) -> str:
+    """How an error names the type of an argument: a Tensor of another library with its module."""
+    kind = type(value)
+    home = kind.__module__.partition(".")[0]
+    is_ours = kind.__name__ != "Tensor" or home in ("singa", "__main__")
+    return kind.__name__ if is_ours else f"{home}.Tensor, which tensor.from_numpy converts"

@@ -50,6 +50,9 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "workers": "a data.DataLoader(..., num_workers=2) for the data",
     },
     "compile": {
+        "backend": "use_graph=True, which records steps",
+        "dynamic": "no keyword: each shape has a recording of its own",
+        "fullgraph": "use_graph=True, which records steps",
         "loss": "fit(loss=...), with a layer or a function",
         "metrics": "fit(metrics=['accuracy'])",
         "mode": "use_graph=True, which records steps",
@@ -149,17 +152,22 @@ ARGUMENTS: dict[str, dict[str, str]] = {
 
 _GRADIENTS = "autograd.backward(loss), which yields parameters with their gradients"
 _STATISTICS = "layer.freeze_statistics(part) for batch norms that stay as they are"
+#: {function: what it takes}, where it is given nothing.
+MISSING = {"compile": "examples of the inputs, from which layers learn their sizes: compile([x])"}
 #: Of models and layers.
 LAYERS = {
     "add_module": "an attribute: self.name = layer.Linear(3)",
     "apply": "a loop over sublayers()",
+    "backward": "a call after train(): outputs, loss = net(x, y); or autograd.backward(loss)",
     "bfloat16": "to_type('bfloat16'), or compile(dtype='bfloat16') for mixed precision",
     "buffers": "get_states(), a dict by name",
     "children": "sublayers()",
     "count_params": "summary()",
     "cpu": "device.set_default_device(None) before the network is made",
     "cuda": "device.set_default_device(device.create_cuda_gpu()) before the network is made",
+    "device": "next(iter(get_params().values())).device",
     "double": "to_type('float64')",
+    "dtype": "next(iter(get_params().values())).dtype",
     "evaluate_generator": "evaluate(loader)",
     "export": "save(file)",
     "extra_repr": "summary(), or a __repr__ of your own",
@@ -205,6 +213,7 @@ LAYERS = {
     "trainable_variables": "get_params().values()",
     "type": "to_type('float16')",
     "validate": "evaluate(data)",
+    "weight": "get_params(), whose names are singa's, such as W and b",
     "zero_grad": "no call: each backward makes new gradients",
 }
 #: Of layers that are no models.

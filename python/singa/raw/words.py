@@ -16,6 +16,7 @@ from .word_tables import AVERAGES as AVERAGES
 from .word_tables import DATASETS as DATASETS
 from .word_tables import LAYERS as LAYERS
 from .word_tables import LOADERS as LOADERS
+from .word_tables import MISSING as MISSING
 from .word_tables import OPTIMIZERS as OPTIMIZERS
 from .word_tables import PARTS as PARTS
 from .word_tables import PROFILES as PROFILES
@@ -91,6 +92,26 @@ def of_tensors(functions: Iterable[str], methods: Iterable[str]) -> dict[str, st
     return {name: text for name, text in {**changing, **found}.items() if name[0].islower()}
 
 
+def refuse_for_pytorch(cls: type, function: Any, *_: Any) -> Any:
+    """PyTorch calls it for each of its functions that is given a tensor of singa.
+
+    Raises TypeError, which says what to write. Of operators and functions that take arrays, such as
+    `torch.as_tensor`, PyTorch catches it, or does not ask.
+    """
+    name = getattr(function, "__name__", str(function))
+    ours = {"cross_entropy": "softmax_cross_entropy"}.get(name, name)
+    known = vars(importlib.import_module("singa.autograd"))["__all__"]
+    advice = (
+        f"use autograd.{ours}(...), or torch.as_tensor(x)"
+        if ours in known
+        else ("use torch.as_tensor(x), which has its values")
+    )
+    raise TypeError(
+        f"[{name}] is PyTorch's, and is given a tensor of singa: {advice}. "
+        "singa.accelerate(module) gives tensors of PyTorch, for its losses and loops"
+    )
+
+
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """A number of things as people write it: "1 thread", "2,000 threads"."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
@@ -132,6 +153,8 @@ def says_what_to_write(function: str) -> Callable[[_Function], _Function]:
                     unknown = f"unexpected keyword argument {name!r}" in str(error)
                     if unknown and name in ARGUMENTS[function]:
                         raise argument_error(function, name, "") from None
+                if function in MISSING and "required positional argument" in str(error):
+                    raise TypeError(f"[{function}] takes {MISSING[function]}") from None
                 raise
 
         return call  # type: ignore[return-value]

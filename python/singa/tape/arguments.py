@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, SupportsFloat, TypeVar
 
 from .. import singa_wrap as _c
+from ..raw.arrays import kind_of
 from .tensor import Tensor
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -94,7 +95,7 @@ def _complaint(function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]
         for each in value if several else (value,):
             if not isinstance(each, types):
                 number = " each" if several else ""
-                kind = type(each).__name__
+                kind = kind_of(each)
                 if isinstance(each, _c.Tensor):
                     kind = "a raw tensor, which functions of singa_wrap and signs take"
                 return f"{name} must{number} be {what}, got {kind}"

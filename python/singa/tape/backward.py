@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
 from ..dtypes import BY_VALUE, is_float
+from ..raw.arrays import kind_of
 from ..raw.words import argument_error, says_what_to_write
 from .behaviour import behaviour
 from .elements import as_raw
@@ -171,7 +172,7 @@ def backward(
     if create_graph:
         raise argument_error("backward", "create_graph", "")
     if not isinstance(y, Tensor):
-        raise TypeError(f"[backward] y must be a Tensor, got {type(y).__name__}")
+        raise TypeError(f"[backward] y must be a Tensor, got {kind_of(y)}")
     if isinstance(dy, Tensor) and dy.data.matches(y.data):
         return _walk(y, dy.data, retain_graph)
     shape = y.shape

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import ref
 
 from .. import singa_wrap as _c
+from ..raw.arrays import kind_of
 
 # By name: singa_wrap has a __getattr__, which makes looking names up in it slow.
 from ..singa_wrap import Tensor as RawTensor
@@ -121,7 +122,7 @@ class Operator(_c.TapeOperator):
         inputs = self._inputs(xs, recording and self.differentiable)
         if inputs is None:
             wrong = next(x for x in xs if not isinstance(x, Tensor))
-            kind = type(wrong).__name__
+            kind = kind_of(wrong)
             if isinstance(wrong, RawTensor):
                 kind = "a raw tensor, which functions of singa_wrap and signs take"
             raise TypeError(f"[{type(self).__name__}] inputs must be Tensors, got {kind}")

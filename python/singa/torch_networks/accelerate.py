@@ -16,6 +16,7 @@ from .. import singa_wrap as _c
 from ..graph.audits import Audits, GraphWarning, Use
 from ..networks.errors import UnsupportedError
 from ..networks.network import Network
+from ..raw import words
 from . import operators as _operators  # noqa: F401 - fills the table
 from .difference import difference
 from .export import export, require_torch
@@ -26,6 +27,17 @@ from .signature import Signature, Value, assignments, changed, signature
 
 #: Most graphs of one module: others take the places of the oldest.
 _MOST_GRAPHS = 32
+#: Methods of Models, which a module of PyTorch does not have.
+_OF_MODELS = frozenset(
+    (
+        *("evaluate", "fit", "freeze", "get_params", "get_states", "load_states"),
+        *("memory_plan", "predict", "save", "save_states", "set_optimizer", "summary", "unfreeze"),
+    )
+)
+_OF_MODELS_ADVICE = (
+    "your own loop, which accelerate keeps; or singa.from_torch(module, inputs), which makes a "
+    "Model with this method"
+)
 
 
 def accelerate(module: Any) -> Any:
@@ -96,7 +108,11 @@ def _module_class(torch: Any) -> Any:
             except AttributeError:
                 if "_module" not in self.__dict__:
                     raise
-                return getattr(self.__dict__["_module"], name)
+            module = self.__dict__["_module"]
+            if name in _OF_MODELS and not hasattr(module, name):
+                kind = f"{type(module).__name__!r} object"
+                raise words.attribute_error(kind, name, dict.fromkeys([name], _OF_MODELS_ADVICE))
+            return getattr(module, name)
 
         def __getitem__(self, key: Any) -> Any:
             return self._module[key]

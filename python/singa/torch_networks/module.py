@@ -16,6 +16,8 @@ from ..networks.graph import ValueType
 from ..networks.model import NetworkModel
 from ..networks.network import Network
 from ..networks.tensors import as_tensor
+from ..raw import words
+from ..raw.arrays import kind_of
 from ..tape.grad_mode import training
 from ..tensor import Tensor
 from . import guards
@@ -115,6 +117,7 @@ class TorchModel(NetworkModel):
 
     transient: ClassVar[tuple[str, ...]] = (*NetworkModel.transient, "_networks")
     not_settings: ClassVar[tuple[str, ...]] = ("_networks", "_exported")
+    types_from = "its module; convert that before from_torch: module.double()"
 
     def __init__(
         self, name: str, graphs: dict[bool, Exported], loss: Callable[[Any, Tensor], Tensor] | None
@@ -143,6 +146,35 @@ class TorchModel(NetworkModel):
             for name in exported.graph.inputs
         ]
         return any(isinstance(n, str) for shape in shapes for n in shape[:1])
+
+    def __getattr__(self, name: str) -> Any:
+        keys = self.__dict__.get("_keys", {})
+        own = next((key for key in keys if key.partition(".")[0] == name), None)
+        if own is None:
+            return super().__getattr__(name)
+        raise words.attribute_error(
+            f"{type(self).__name__!r} object",
+            name,
+            {name: f"get_params()[{own!r}]: the module's parts are a graph here, without layers"},
+        )
+
+    def values(self, inputs: Any, names: Sequence[str]) -> list[Any]:
+        """As Model.values, of the whole network alone, whose name is "". Raises ValueError for
+        parts of the module, which are a graph here."""
+        if any(names):
+            raise ValueError(
+                f"[values] {self.title} is a graph, without layers: have the forward of "
+                f"{self.module_name} return what you want before from_torch"
+            )
+        return super().values(inputs, names)
+
+    def replace_head(self, num_outputs: int) -> tuple[str, ...]:
+        """Raises ValueError: the module's last layer is replaced before `from_torch`."""
+        raise ValueError(
+            f"[replace_head] {self.title} is a graph, without layers: replace the last layer of "
+            f"{self.module_name} before from_torch: module.fc = torch.nn.Linear(inputs, "
+            f"{num_outputs})"
+        )
 
     # Steps.
 
@@ -222,7 +254,11 @@ class TorchModel(NetworkModel):
     def _checked_inputs(self, exported: Exported, inputs: Sequence[Any]) -> dict[str, Any]:
         names = exported.graph.inputs
         if len(inputs) != len(names):
-            raise ValueError(f"[{self.title}] expected {len(names)} inputs, got {len(inputs)}")
+            infers = len(inputs) == len(names) + 1 and not self.training
+            raise ValueError(
+                f"[{self.title}] expected {words.counted(len(names), 'input')}, got {len(inputs)}"
+                f"{': call train() first to train on inputs and targets' if infers else ''}"
+            )
         lengths: dict[str, int] = {}
         checked = {
             name: _checked(name, x, exported.graph.types[name], lengths)
@@ -291,7 +327,7 @@ def _networks(graphs: dict[bool, Exported]) -> dict[bool, Network]:
 def _checked(name: str, x: Any, declared: ValueType, lengths: dict[str, int]) -> Tensor:
     name = name.removeprefix("%")
     if not isinstance(x, Tensor):
-        raise TypeError(f"[from_torch] input {name!r} must be a Tensor, got {type(x).__name__}")
+        raise TypeError(f"[from_torch] input {name!r} must be a Tensor, got {kind_of(x)}")
     assert declared.shape is not None
     assert declared.type is not None
     fits = len(x.shape) == len(declared.shape) and all(

@@ -214,7 +214,8 @@ def _in_order(loader: Any) -> Iterator[None]:
             "[predict] the loader draws items with a sampler, so rows would not be those of the "
             "items: give one without it"
         )
-    if getattr(loader, "shuffle", False) is not True:
+    sampler = type(getattr(loader, "sampler", None)).__name__  # of PyTorch's DataLoader
+    if getattr(loader, "shuffle", False) is not True and "Random" not in sampler:
         yield
         return
     if not isinstance(loader, DataLoader):

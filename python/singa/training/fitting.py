@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from ..device import get_default_device
 from ..models.common import Classifier
 from ..tensor import Tensor
 from .callbacks import Record
+from .picture_classifier import PictureBatches, is_file
 from .program import say
 from .task import TASKS, set_task, task_of
 from .trainer import Trainer
@@ -69,7 +71,11 @@ def evaluate(model: Model, x: Any, y: Any, *, batch_size: int, **options: Any) -
 
 def predict(model: Model, x: Any, *, batch_size: int) -> NDArray[Any]:
     """See `Model.predict`."""
-    loader = as_loader(model, x, None, batch_size, shard=(0, 1))
+    several = x if isinstance(x, list | tuple) else [x]
+    if several and all(map(is_file, several)):
+        loader: Any = PictureBatches(model, several, batch_size)
+    else:
+        loader = as_loader(model, x, None, batch_size, shard=(0, 1))
     return Trainer(model, verbose=False).predict(loader)
 
 
@@ -87,8 +93,13 @@ def as_loader(
 
     Pictures of an ImageSet or an ImageFolder are prepared by `model.transform`.
 
-    Raises TypeError for targets `y` beside a loader or a Dataset.
+    Raises TypeError for targets `y` beside a loader or a Dataset, and for the name of a file.
     """
+    if isinstance(x, str | bytes | os.PathLike):
+        raise TypeError(
+            f"[fit] {x!r:.80} is a name: data.ImageFolder reads a folder of pictures, or a file of "
+            "labels"
+        )
     if isinstance(x, Tensor | np.ndarray) or _is_array_of_others(x):
         dataset: Any = ArrayDataset(x) if y is None else ArrayDataset(x, y)
     elif y is not None and isinstance(x, list | tuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -120,16 +120,7 @@ class PictureClassifier:
 
     def inputs(self, pictures: Sequence[NDArray[np.uint8]]) -> NDArray[np.float32]:
         """The network's inputs (n, C, H, W) of decoded pictures uint8 (C, H, W) of any size."""
-        rng = np.random.default_rng(0)  # transforms for evaluation draw nothing
-        prepared = [self.transform(picture[None], rng) for picture in pictures]
-        sizes = sorted({each.shape[2:] for each in prepared})
-        if len(sizes) > 1:
-            raise ValueError(
-                f"[PictureClassifier] pictures of {sizes[0]} and {sizes[-1]} pixels in a batch: "
-                "the transform does not change them to one size, as data.Resize((height, width)) "
-                "does"
-            )
-        return np.ascontiguousarray(np.concatenate(prepared), np.float32)
+        return prepared("PictureClassifier", pictures, self.transform)
 
     def probabilities(self, pictures: Sequence[NDArray[np.uint8]]) -> NDArray[np.float64]:
         """The probability of each class or label (n, classes) for decoded pictures uint8 (C, H, W),
@@ -187,7 +178,8 @@ class PictureClassifier:
         """
         if top is not None:
             integer("PictureClassifier", "top", top, 1)
-        several = [pictures] if _is_picture(pictures) else cast("Sequence[Picture]", pictures)
+        is_one = is_file(pictures) or (isinstance(pictures, np.ndarray) and pictures.ndim < 4)
+        several = [pictures] if is_one else cast("Sequence[Picture]", pictures)
         rows = self.values([self._decoded(picture) for picture in several])
         return [self.task.answer(self.class_names, row, top, threshold) for row in rows]
 
@@ -208,12 +200,54 @@ class PictureClassifier:
         return picture
 
 
-def _is_picture(given: Any) -> bool:
-    """Whether it is one picture, and not a sequence of them."""
-    if isinstance(given, np.ndarray):
-        return given.ndim < 4
+class PictureBatches:
+    """The inputs that `net` makes of the pictures in files, in batches.
+
+    files       names of files, open binary files, bytes of files, or Pillow images
+    batch_size  pictures of a batch
+
+    Raises ValueError if the network has no transform.
+    """
+
+    def __init__(self, net: Model, files: Sequence[Any], batch_size: int) -> None:
+        if net.transform is None:
+            raise ValueError(
+                "[predict] the network has no transform, which makes its inputs of pictures: set "
+                "net.transform = data.evaluation_transform(size, mean, std), or what the loader of "
+                "the validation has"
+            )
+        self._files, self._size, self._transform = files, batch_size, net.transform
+        self._channels = _channels_of(net)
+
+    def __iter__(self) -> Iterator[NDArray[np.float32]]:
+        for first in range(0, len(self._files), self._size):
+            part = self._files[first : first + self._size]
+            pictures = [read_picture(file, self._channels) for file in part]
+            yield prepared("predict", pictures, self._transform)
+
+
+def prepared(
+    op: str, pictures: Sequence[NDArray[np.uint8]], transform: Transform
+) -> NDArray[np.float32]:
+    """A network's inputs (n, C, H, W) of decoded pictures uint8 (C, H, W) of any size. Raises
+    ValueError if the transform does not give them one size."""
+    rng = np.random.default_rng(0)  # transforms for evaluation draw nothing
+    images = [transform(picture[None], rng) for picture in pictures]
+    if len(sizes := list(dict.fromkeys(image.shape[1:] for image in images))) > 1:
+        raise ValueError(
+            f"[{op}] the transform leaves pictures of shapes {sizes[0]} and {sizes[1]}, of which "
+            "no batch can be made: data.evaluation_transform(size, mean, std) gives all one size"
+        )
+    return np.ascontiguousarray(np.concatenate(images), np.float32)
+
+
+def is_file(given: Any) -> bool:
+    """Whether it is a picture as `read_picture` takes it: the name of a file, an open one, the
+    bytes of one, or a Pillow image."""
     return (
-        isinstance(given, str | bytes | os.PathLike) or hasattr(given, "read") or is_pillow(given)
+        isinstance(given, str | bytes | bytearray | memoryview | os.PathLike)
+        or hasattr(given, "read")
+        or is_pillow(given)
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from picture_folders import smooth
 from PIL import Image
-from singa import data, models, tensor
+from singa import data, layer, models, opt, tensor
 from singa.files.state_files import load_safetensors, save_safetensors
 from singa.training.picture_classifier import PictureClassifier
 
@@ -88,6 +88,39 @@ def test_files_bytes_and_arrays_are_pictures(classifier, tmp_path):
             classifier.predict([broken])
 
 
+def test_a_network_predicts_what_read_picture_takes(classifier, tmp_path):
+    picture = Image.fromarray(smooth(1))
+    picture.save(tmp_path / "a.png")
+    file = (tmp_path / "a.png").read_bytes()
+    net = models.Sequential(layer.Flatten(), layer.Linear(2))
+    net.compile([np.zeros((1, 3, 16, 16), np.float32)])
+    with pytest.raises(ValueError, match=r"no transform.*net\.transform = data\.evaluation_tr"):
+        net.predict(tmp_path / "a.png")
+    net.transform = classifier.transform
+    rows = net.predict([*picture_files(tmp_path), file], batch_size=2)
+    pictures = [*PICTURES, data.read_picture(file)]
+    expected = net.predict(classifier.inputs(pictures))
+    np.testing.assert_allclose(rows, expected, rtol=1e-4, atol=1e-5)
+    for single in (tmp_path / "a.png", str(tmp_path / "a.png"), file, io.BytesIO(file), picture):
+        np.testing.assert_allclose(net.predict(single), expected[-1:], rtol=1e-4, atol=1e-5)
+    with pytest.raises(FileNotFoundError, match=r"cat\.jpg"):
+        net.predict("cat.jpg")
+    net.transform = data.Normalize(MEAN, STD)
+    with pytest.raises(ValueError, match=r"shapes \(3, 20, 30\) and \(3, 21, 30\).*one size"):
+        net.predict(picture_files(tmp_path))
+    net.set_optimizer(opt.SGD(0.1))
+    with pytest.raises(TypeError, match=r"'pets' is a name: data\.ImageFolder"):
+        net.fit("pets")
+
+
+def picture_files(folder):
+    """PICTURES as files without loss."""
+    names = [folder / f"{number}.png" for number in range(len(PICTURES))]
+    for name, picture in zip(names, PICTURES, strict=True):
+        Image.fromarray(picture.transpose(1, 2, 0)).save(name)
+    return names
+
+
 def test_load_states_reads_the_weights(classifier, file):
     net = models.create("lenet", num_classes=4)
     net.compile([tensor.from_numpy(np.zeros((1, 3, 16, 16), np.float32))], is_train=False)
@@ -167,7 +200,7 @@ def test_a_blank_picture_has_the_size_of_the_network(classifier):
 def test_pictures_that_stay_of_several_sizes(classifier):
     classifier.transform = data.Normalize([0.5] * 3, [0.5] * 3)
     pictures = [np.zeros((3, 8, 9), np.uint8), np.zeros((3, 7, 9), np.uint8)]
-    with pytest.raises(ValueError, match=r"pictures of \(7, 9\) and \(8, 9\) pixels in a batch"):
+    with pytest.raises(ValueError, match=r"pictures of shapes \(3, 8, 9\) and \(3, 7, 9\)"):
         classifier.inputs(pictures)
 
 

@@ -13,7 +13,7 @@ import argparse
 import sys
 
 import singa
-from singa import autograd, data, layer, metric, model, opt, tensor
+from singa import autograd, data, layer, model, opt, tensor
 
 
 class LeNet(model.Model):
@@ -78,7 +78,7 @@ def main() -> None:
         batches,
         epochs=args.epochs,
         validation=test_batches,
-        metrics={"accuracy": metric.count_top_k},
+        metrics=["accuracy"],
     )
 
 

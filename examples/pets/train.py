@@ -4,7 +4,7 @@
 import sys
 
 import singa
-from singa import data, device, metric, models, opt
+from singa import data, device, models, opt
 from singa.training.picture_classifier import PictureClassifier
 
 SIZE, EPOCHS, MEAN, STD = 32, 12, data.IMAGENET_MEAN, data.IMAGENET_STD
@@ -21,7 +21,7 @@ def main(folder: str, *pictures: str) -> None:
 
     net = models.create("resnet20_cifar", num_classes=len(train.classes))
     net.set_optimizer(opt.SGD(opt.OneCycle(0.05, EPOCHS * len(batches)), momentum=0.9))
-    net.fit(batches, epochs=EPOCHS, validation=tests, metrics={"accuracy": metric.count_top_k})
+    net.fit(batches, epochs=EPOCHS, validation=tests, metrics=["accuracy"])
 
     classifier = PictureClassifier(net, train.classes, prepare)
     classifier.save("pets.safetensors")

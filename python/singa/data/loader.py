@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from .. import singa_wrap
 from ..raw.check import integer, integers, names_keywords
 from ..tensor import Tensor, from_numpy
-from .dataset import Dataset, ImageSet
+from .dataset import ArrayDataset, Dataset, ImageSet
 from .foreign_transforms import adapted
 from .items import Collate, collated, transformed
 from .mixing import Mix
@@ -117,6 +117,9 @@ class DataLoader:
         self._items = data if _is_dataset(data) else None
         if self._items is None:
             self._images, self._labels = _arrays(data)
+        is_pair = self._items is None and not isinstance(data, ImageSet)
+        #: What it reads: the ImageSet or Dataset. That of a pair of arrays is made of them.
+        self.dataset: Any = ArrayDataset(self._images, self._labels) if is_pair else data
         self._length = len(self._labels if self._items is None else self._items)
         self.sampler = _checked_sampler(sampler, bool(shuffle), self._length)
         if sampler is not None:
@@ -509,13 +512,13 @@ def _arrays(
         ) from None
     if images.dtype.kind not in "uif" or labels.dtype.kind not in "ui":
         raise TypeError(
-            f"[DataLoader] expected images of numbers and labels of integers, "
-            f"got {images.dtype} and {labels.dtype}"
+            f"[DataLoader] expected images of numbers and labels of integers, got {images.dtype} "
+            f"and {labels.dtype}; data.ArrayDataset(x, y) has rows of any arrays"
         )
     if images.ndim != 4 or labels.shape != images.shape[:1]:
         raise ValueError(
-            f"[DataLoader] expected images (N, C, H, W) and labels (N,), "
-            f"got {images.shape} and {labels.shape}"
+            f"[DataLoader] expected images (N, C, H, W) and labels (N,), got {images.shape} and "
+            f"{labels.shape}; data.ArrayDataset(x, y) has rows of any arrays"
         )
     if labels.size and not -(1 << 31) <= int(labels.min()) <= int(labels.max()) < 1 << 31:
         raise ValueError(

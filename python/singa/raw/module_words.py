@@ -199,7 +199,7 @@ MODULES: dict[str, dict[str, str]] = {
         "SequentialSampler": _SAMPLER,
         "Subset": "take(numbers) of the data",
         "SubsetRandomSampler": _SAMPLER,
-        "TensorDataset": "arrays: data.DataLoader((x, y), 32)",
+        "TensorDataset": "data.ArrayDataset(x, y)",
         "ToPILImage": "PIL.Image.fromarray(image.transpose(1, 2, 0))",
         "ToTensor": "nothing: pictures are arrays, and data.Normalize makes floats",
         "aug_transforms": "data.training_transform(size, mean, std)",

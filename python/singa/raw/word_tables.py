@@ -266,7 +266,6 @@ SCALERS = {
 LOADERS = {
     "batch_sampler": "batch_size and shuffle",
     "collate_fn": "collate",
-    "dataset": "the data that it was made of",
     "generator": "seed",
     "pin_memory": "device",
     "prefetch_factor": "prefetch",

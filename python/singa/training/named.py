@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from .. import layer, metric
+from ..dtypes import is_float
 from ..metric import Metric
+from ..tensor import Tensor
 from .totals import Measure
 
 _SCORES = "loss='cross_entropy', of scores without a softmax"
@@ -44,10 +46,20 @@ def _accuracy(top_k: int) -> Measure:
     def right(out: Any, y: Any) -> float:
         """The sum over the rows of the share of right targets."""
         batch = metric.Accuracy(top_k)
-        batch.update(out, y)
+        batch.update(out, _likeliest(y))
         return batch.rows_right(len(y))
 
     return right
+
+
+def _likeliest(y: Any) -> Any:
+    """The class with the largest share in each row of soft labels, such as those of `data.MixUp`;
+    other targets come back."""
+    if not isinstance(y, Tensor) or len(y.shape) != 2 or not is_float(y.dtype):
+        return y
+    shares = y.numpy()
+    is_soft = (shares >= 0).all() and np.allclose(shares.sum(1), 1.0, atol=1e-3)
+    return shares.argmax(1) if is_soft and shares.shape[1] > 1 else y
 
 
 def _mean_of(error: Callable[[Any], Any]) -> Measure:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from singa import device, tensor
 from singa.data import (
+    ArrayDataset,
     DataLoader,
     ImageSet,
     Normalize,
@@ -547,3 +548,16 @@ def test_a_forked_child_is_told_and_can_start_its_own(data):
 def test_weights_that_are_none(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_what_a_loader_reads(data):
+    assert DataLoader(data, 8).dataset is data
+    assert DataLoader(ArrayDataset(data.images), 8).dataset.arrays[0] is data.images
+    pair = DataLoader((data.images, data.labels), 8).dataset
+    assert len(pair) == COUNT
+    assert pair[3][1] == data.labels[3]
+    for wrong in ((data.images, data.labels / 2), (data.images[:, 0], data.labels)):
+        with pytest.raises(
+            (TypeError, ValueError), match=r"data\.ArrayDataset\(x, y\) has rows of"
+        ):
+            DataLoader(wrong, 8)

@@ -187,6 +187,17 @@ def test_accuracy_of_one_hot_targets_and_of_pixels():
     assert found["accuracy"] == 0.75
 
 
+def test_accuracy_of_soft_labels_takes_the_largest_share():
+    """In training with MixUp. Numbers that are no shares are refused as before."""
+    net = models.Sequential(layer.Identity())
+    scores = np.array([[0.1, 2.0, 0.3], [3.0, 0.0, 1.0], [0.2, 0.4, 0.3]], np.float32)
+    soft = np.array([[0.3, 0.6, 0.1], [0.4, 0.0, 0.6], [0.5, 0.5, 0.0]], np.float32)
+    found = net.evaluate(scores, soft, metrics=["accuracy"], verbose=False)
+    assert found["accuracy"] == pytest.approx(1 / 3)
+    with pytest.raises(ValueError, match="no probabilities"):
+        net.evaluate(scores, np.ones_like(soft), metrics=["accuracy"], verbose=False)
+
+
 def test_predictions_are_in_the_order_of_the_items():
     x = np.random.default_rng(0).normal(size=(60, 5)).astype(np.float32)
     net = models.Sequential(layer.Linear(2))

@@ -134,6 +134,7 @@ class Trainer(Evaluator):
         #: 0, or 128 and the number of the signal that has stopped `fit`.
         self.exit_status = 0
         self._totals = Totals({})
+        self._can_plot = True
         self._began = time.monotonic()
         #: Images of all ranks, and seconds, of the epoch before it was resumed.
         self._earlier = (0.0, 0.0)
@@ -393,10 +394,11 @@ class Trainer(Evaluator):
         return log
 
     def _plot(self, out: Path) -> None:
-        if distributed.is_main():
+        if distributed.is_main() and self._can_plot:
             try:
                 plot_curves(out / "log.jsonl", out / "curves.png", title=self.title)
             except ImportError as error:
+                self._can_plot = False
                 if self.verbose:
                     say(error)
 

@@ -93,6 +93,14 @@ def test_what_a_run_on_pictures_leaves(trained):
     assert described["class_names"] == ["blue", "green", "red"]
 
 
+def test_a_missing_matplotlib_is_named_once(run, colours, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
+    assert run("--data", colours, *QUICK, "--out", tmp_path / "run") == 0
+    assert capsys.readouterr().out.count("needs matplotlib: pip install matplotlib") == 1
+    assert len(log_of(tmp_path / "run")) == 2
+    assert not (tmp_path / "run/curves.png").exists()
+
+
 def test_the_saved_model_is_the_one_that_was_tested(trained, colours):
     classifier = PictureClassifier.load(trained)
     with pytest.warns(UserWarning, match="3 of 48 files"):

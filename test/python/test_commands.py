@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tomllib
@@ -27,6 +28,17 @@ def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "train.py" not in text
     if not command:
         assert [name for name in COMMANDS if f"\n    {name}" not in text] == []
+
+
+@pytest.mark.parametrize("command", ["summary lenet", "summary resnet50"])
+def test_a_reader_that_has_read_enough(command: str) -> None:
+    """As in `singa summary resnet50 | head -1`. The first output is written at the end."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    program = [sys.executable, "-m", "singa", *command.split()]
+    done = subprocess.run(program, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
 @pytest.mark.parametrize(

@@ -276,7 +276,13 @@ def reporting_errors(prog: str, program: Callable[[], int]) -> int:
     """Runs `program` and returns its exit status. Errors of files and arguments take one line. The
     other ranks are told of them."""
     try:
-        return program()
+        status = program()
+        print(end="", flush=True)  # a reader that has gone is noticed here, not at Python's end
+        return status
+    except BrokenPipeError:  # head, for example, has read enough
+        distributed.abort("its output has no reader")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except KeyboardInterrupt:
         distributed.abort("it was interrupted")
         print(f"\n{prog}: stopped at once; files that it wrote before are whole", file=sys.stderr)

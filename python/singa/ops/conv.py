@@ -54,9 +54,9 @@ class _Conv(BuiltinOperator):
 
     def backward(self, dy: Raw) -> tuple[Raw | None, ...]:
         x, W = self.load()
-        needs = self._need(0), self._need(1), self._bias and self._need(2)
-        gradients = self._functions[1](dy, x, W, self.handle, *needs)
-        return tuple(gradients) if self._bias else tuple(gradients[:2])
+        need_b = self._bias and self._need(2)
+        gradients = self._functions[1](dy, x, W, self.handle, self._need(0), self._need(1), need_b)
+        return gradients if self._bias else gradients[:2]
 
 
 class _Conv2d(_Conv):

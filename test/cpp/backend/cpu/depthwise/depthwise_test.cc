@@ -377,9 +377,10 @@ TEST(Depthwise, IsChosenAndFollowsTheLayout) {
       const Tensor x = In(RandomTensor(random, {2, 24, 14, 14}), tag);
       const Tensor w = RandomTensor(random, {24, 24 / groups, 3, 3});
       const ConvHandle handle(x, {3, 3}, {2, 2}, {1, 1}, 24, 24, false, groups);
+      const bool need_w = groups == 24 || cpu::depthwise::BestLanes() == 16;  // others are oneDNN's
       const uint64_t reorders = Reorders();
       const Tensor y = ConvForward(x, w, {}, handle);
-      const Tensor dx = ConvBackward(y, x, w, handle, true, true, false)[0];
+      const Tensor dx = ConvBackward(y, x, w, handle, true, need_w, false)[0];
       EXPECT_EQ(Reorders(), reorders);
       ExpectIn(y, tag, "y");
       ExpectIn(dx, tag, "dx");

@@ -13,16 +13,16 @@ struct Costs {
   double fetch;    // what oneDNN waits for a value of the filters from memory
 };
 constexpr Costs kAvx512Costs = {1.03, 25};
-constexpr Costs kAvx2Costs = {1.075, 11};
+#if defined(__aarch64__)
+constexpr Costs kCostsOf8Lanes = kAvx512Costs;  // NEON's are not measured
+#else
+constexpr Costs kCostsOf8Lanes = {1.075, 11};
+#endif
 
 }  // namespace
 
 bool Pays(const ConvSpec& spec, int64_t lanes) {
-#if defined(__x86_64__)
-  const Costs& costs = lanes == 16 ? kAvx512Costs : kAvx2Costs;
-#else
-  const Costs& costs = kAvx512Costs;  // not measured
-#endif
+  const Costs& costs = lanes == 16 ? kAvx512Costs : kCostsOf8Lanes;
   // For each value of the filters, which is multiplied with all pixels.
   const auto pixels = static_cast<double>(spec.geometry.batchsize * spec.geometry.conv_pixels());
   return costs.product * pixels < pixels + costs.fetch;

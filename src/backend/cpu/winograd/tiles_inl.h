@@ -5,11 +5,11 @@
 
 #include <algorithm>
 
-#include "backend/cpu/transpose.h"
 #include "backend/cpu/winograd/tiles.h"
 
 #include "core/device/inline.h"
 #include "core/device/parallel.h"
+#include "core/tensor/turn.h"
 
 namespace singa::cpu::winograd {
 namespace {
@@ -85,7 +85,7 @@ template <class T, int64_t kLanes>
 SINGA_INLINE void LoadTurned(const T* from, int64_t lane_step, Wide<kLanes> (&rows)[kLanes]) {
 #pragma GCC unroll 16
   for (int64_t lane = 0; lane < kLanes; ++lane) Load(rows[lane], from + lane * lane_step);
-  TransposeSquare(rows);
+  TurnSquare(rows);
 }
 
 constexpr int64_t kAhead = 96;  // weights of a row that are fetched before they are gathered

@@ -34,6 +34,8 @@ __all__ = [
 ]
 
 _default: Device | None = None  # None: the CPU
+#: What an argument for a device has to be, in messages.
+WANTED = "a Device, such as device.create_cuda_gpu(), or None"
 
 
 def _is_same(self: Device, other: object) -> bool:
@@ -77,9 +79,14 @@ def set_default_device(dev: Device | None) -> None:
     'cpu'
     """
     global _default
-    if dev is not None and not isinstance(dev, _c.Device):
-        raise TypeError(f"[set_default_device] needs a Device or None, got {type(dev).__name__}")
-    _default = dev
+    _default = None if dev is None else checked_device("set_default_device", dev)
+
+
+def checked_device(op: str, dev: object) -> Device:
+    """`dev`, if it is a Device. Raises TypeError, which says what to write, for something else."""
+    if isinstance(dev, _c.Device):
+        return dev
+    raise TypeError(f"[{op}] device must be {WANTED}, got {dev!r:.80}")
 
 
 def named_or_default(dev: Device | None) -> Device | None:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import singa_wrap
+from ..device import WANTED
 from ..raw.check import integer, integers, names_keywords
 from ..tensor import Tensor, from_numpy
 from .dataset import ArrayDataset, Dataset, ImageSet
@@ -128,7 +129,7 @@ class DataLoader:
             if function is not None and not callable(function):
                 raise TypeError(f"[DataLoader] {name} cannot be called: {function!r}")
         if device is not None and not isinstance(device, singa_wrap.Device):
-            raise TypeError(f"[DataLoader] device must be a Device or None, got {device!r}")
+            raise TypeError(f"[DataLoader] device must be {WANTED}, got {device!r}")
         self.batch_size: int = _whole("batch_size", batch_size, 1)
         self.shuffle: bool = bool(shuffle)
         self.seed: int = _whole("seed", seed, 0)

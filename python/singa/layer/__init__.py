@@ -18,6 +18,7 @@ _INTERNAL_MODULES = frozenset(
         "head",
         "hooks",
         "late",
+        "named_losses",
         "names",
         "observers",
         "parameters",

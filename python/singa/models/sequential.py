@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import layer, model
 from ..layer import Layer
+from ..layer.named_losses import named_loss
 from ..tensor import Tensor
 
 _Loss = Callable[[Tensor, Tensor], Tensor]
@@ -23,9 +24,10 @@ class Sequential(layer.Sequential, model.Model):
         net.compile([x], is_train=True)
         out, loss = net(x, y)
 
-    loss  a layer or a function that gives the loss of outputs and targets (default: softmax
-          cross-entropy of scores (N, classes) for class indices (N), averaged over the batch). It
-          may also be set later: `net.loss = layer.MSELoss()`, or `net.fit(x, y, loss=...)`
+    loss  a layer or a function that gives the loss of outputs and targets, or a name as `fit` takes
+          it (default: softmax cross-entropy of scores (N, classes) for class indices (N), averaged
+          over the batch). It may also be set later: `net.loss = layer.MSELoss()`, or
+          `net.fit(x, y, loss=...)`
 
     Parameters have the names "0.W", "1.scale", ... A call in inference mode takes the input of the
     first layer. `train_one_batch(x, y, weight=1.0)` returns (output, loss); `weight` is a factor of
@@ -41,7 +43,9 @@ class Sequential(layer.Sequential, model.Model):
     def __init__(self, *layers: Layer, loss: _Loss | None = None) -> None:
         super().__init__(*layers)
         # In a dict of its own: `layers`, lengths and positions are those of the chain.
-        self._loss = {"loss": _checked(layer.CrossEntropyLoss() if loss is None else loss)}
+        self._loss = {
+            "loss": layer.CrossEntropyLoss() if loss is None else named_loss(loss, "Sequential")
+        }
 
     @property
     def loss(self) -> _Loss:
@@ -50,7 +54,7 @@ class Sequential(layer.Sequential, model.Model):
 
     @loss.setter
     def loss(self, loss: _Loss) -> None:
-        self._loss = {"loss": _checked(loss)}
+        self._loss = {"loss": named_loss(loss, "Sequential")}
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "loss":  # a layer, too, is no link of the chain
@@ -61,12 +65,3 @@ class Sequential(layer.Sequential, model.Model):
     def train_one_batch(self, x: Tensor, y: Tensor, weight: float = 1.0) -> tuple[Tensor, Tensor]:
         """Trains on inputs x and targets y; returns (output, loss)."""
         return super().train_one_batch(x, y, weight=weight)
-
-
-def _checked(loss: _Loss) -> _Loss:
-    if not callable(loss) or isinstance(loss, type):
-        raise TypeError(
-            "[Sequential] loss must be a layer or a function, such as layer.MSELoss(), got "
-            f"{loss!r:.80}"
-        )
-    return loss

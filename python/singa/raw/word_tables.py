@@ -12,6 +12,7 @@ _LOADED = "singa.training.pretrained.load_pretrained(folder) for weights from a 
 _SIZE = "a transform of the DataLoader, such as data.evaluation_transform(64, ...)"
 _NO_SECOND = "finite differences of input_gradients: singa has no second derivatives (roadmap)"
 
+_EXAMPLE = "an example of what it is called with, such as torch.zeros(1, 3, 32, 32)"
 _ONE_PASS = "no keyword: all parameters are updated in one pass"
 
 #: {function: {argument: what to write}}
@@ -130,6 +131,12 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "valid_pct": "fraction",
         "validation_split": "fraction",
     },
+    "from_torch": {
+        "dynamic_axes": "dynamic=(2, 3)",
+        "dynamic_shapes": "dynamic=(2, 3)",
+        "input_size": _EXAMPLE,
+        "optimizer": "set_optimizer(opt.SGD(lr=0.1)) after it",
+    },
     "optimizer": {
         "alpha": "rho",
         "amsgrad": "opt.Adam(lr=...) without it",
@@ -153,7 +160,10 @@ ARGUMENTS: dict[str, dict[str, str]] = {
 _GRADIENTS = "autograd.backward(loss), which yields parameters with their gradients"
 _STATISTICS = "layer.freeze_statistics(part) for batch norms that stay as they are"
 #: {function: what it takes}, where it is given nothing.
-MISSING = {"compile": "examples of the inputs, from which layers learn their sizes: compile([x])"}
+MISSING = {
+    "compile": "examples of the inputs, from which layers learn their sizes: compile([x])",
+    "from_torch": f"a module and {_EXAMPLE}",
+}
 #: Of models and layers.
 LAYERS = {
     "add_module": "an attribute: self.name = layer.Linear(3)",

@@ -151,7 +151,10 @@ def advise(model: Model, *batch: Any, loader: Any = None, limit: float = 120.0) 
     `limit` is NaN; and what a step raises.
     """
     if not isinstance(model, Model):
-        raise TypeError(f"[advise] expected a model, got {type(model).__name__}")
+        kind = type(model).__name__
+        if kind == "Accelerated":  # of a loop of PyTorch
+            kind += ": singa.from_torch(module, x) makes a model; singa.profile() times your steps"
+        raise TypeError(f"[advise] expected a model, got {kind}")
     if not batch:
         raise TypeError("[advise] expected the arguments of a step, as in advise(net, x, y)")
     if distributed.world_size() > 1:

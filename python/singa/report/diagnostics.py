@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import singa_wrap as _c
 from .._version import __version__
-from ..device import get_default_device
+from ..device import checked_device, get_default_device
 from ..launcher import cores
 from ..layer.names import LayerNames
 from ..raw.check import integer, one_of
@@ -212,9 +212,7 @@ def device_memory(dev: Device | None = None) -> dict[str, int]:
     >>> "allocated" in str(report)
     False
     """
-    if dev is not None and not isinstance(dev, _c.Device):
-        raise TypeError(f"[device_memory] dev must be a Device, got {type(dev).__name__}")
-    stats = (get_default_device() if dev is None else dev).memory()
+    stats = (get_default_device() if dev is None else checked_device("device_memory", dev)).memory()
     fields = ("live", "peak", "reserved", "allocations", "system_allocations")
     return {field: getattr(stats, field) for field in fields}
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, SupportsFloat, TypeVar
 
 from .. import singa_wrap as _c
+from ..device import WANTED
 from ..raw.arrays import kind_of
 from .tensor import Tensor
 
@@ -18,7 +19,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "Tensor | None": ((Tensor, type(None)), "a Tensor"),
     "_c.Tensor": ((_c.Tensor,), "a raw tensor"),
     "_c.Tensor | Tensor": ((_c.Tensor, Tensor), "a Tensor"),
-    "Device | None": ((_c.Device, type(None)), "a device"),
+    "Device | None": ((_c.Device, type(None)), WANTED),
     "float": ((SupportsFloat,), "a number"),
 }
 
@@ -77,10 +78,13 @@ def _complain(
 def _complaint(function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> str:
     import inspect
 
+    signature = inspect.signature(function)
     try:
-        given = inspect.signature(function).bind(*args, **kwargs)
+        given = signature.bind(*args, **kwargs)
     except TypeError:  # too many, too few, or unknown ones
-        return ""
+        unknown = kwargs.keys() - signature.parameters.keys()
+        known = ", ".join(signature.parameters)
+        return f"there is no argument {min(unknown)!r}; there are {known}" if unknown else ""
     for name, value in given.arguments.items():
         parameter = given.signature.parameters[name]
         annotation = str(parameter.annotation)

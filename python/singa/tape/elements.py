@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import singa_wrap as _c
-from ..device import named_or_default
+from ..device import checked_device, named_or_default
 from ..dtypes import as_dtype
 from ..raw.arrays import converted, narrowed
 
@@ -34,6 +34,8 @@ def as_raw(value: object, dtype: int | None = None, device: Device | None = None
             array = converted(array, as_dtype(dtype))
         elif not isinstance(value, (np.ndarray, np.generic)):
             array = narrowed(array)
+        if device is not None and not isinstance(device, _c.Device):
+            checked_device("tensor", device)
         device = named_or_default(device)
         raw = from_array(array, device)
     if dtype is not None:

@@ -7,7 +7,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self
 
 from .. import singa_wrap as _c
-from ..device import named_or_default
+from ..device import checked_device, named_or_default
 from ..dtypes import BY_VALUE, DType, as_dtype, float32
 from ..raw.arrays import as_shape
 from .elements import as_raw
@@ -88,6 +88,8 @@ class Tensor(Reading, Writing, _Base):
         creator: Operator | None = None,
         name: str | None = None,
     ) -> None:
+        if device is not None and not isinstance(device, _c.Device):
+            checked_device("Tensor", device)
         if data is None:
             shape = as_shape(shape)
             self.data = _c.Full(shape, 0.0, named_or_default(device), int(as_dtype(dtype)))
@@ -328,7 +330,7 @@ class Tensor(Reading, Writing, _Base):
         >>> x.to_device(device.get_default_device()) is x
         True
         """
-        return self._move(self.data.ToDevice(device))
+        return self._move(self.data.ToDevice(checked_device("to_device", device)))
 
     def to_host(self) -> Self:
         """Moves itself to the CPU.

@@ -19,7 +19,7 @@ from ..networks.network import Network
 from ..raw import words
 from . import operators as _operators  # noqa: F401 - fills the table
 from .difference import difference
-from .export import export, require_torch
+from .export import check_module, export, require_torch
 from .front import TORCH
 from .replays import Replays
 from .runs import Graph, Run, function_class, imported
@@ -65,8 +65,7 @@ def accelerate(module: Any) -> Any:
     derivatives.
     """
     torch = require_torch("accelerate", (2, 13))
-    if not isinstance(module, torch.nn.Module):
-        raise TypeError(f"[accelerate] expected a torch.nn.Module, got {type(module).__name__}")
+    check_module(torch, "accelerate", module)
     parallel = torch.nn.parallel
     if isinstance(module, parallel.DistributedDataParallel | parallel.DataParallel):
         _refuse_parallel(type(module).__name__)
@@ -226,9 +225,13 @@ class _Runner:
         try:
             found = self.graphs.get((now.key, spec, tuple(kinds)), [])
         except TypeError as error:
+            wrong = next((type(x) for x in leaves if type(x).__hash__ is None), None)
+            given = str(error) if wrong is None else f"got {wrong.__module__}.{wrong.__name__}"
+            if hasattr(wrong, "__array__"):
+                given += ", which torch.from_numpy converts"
             raise TypeError(
-                f"[accelerate] arguments are tensors, numbers and texts, also in lists and dicts: "
-                f"{error}"
+                "[accelerate] arguments are tensors of PyTorch, numbers and texts, also in lists "
+                f"and dicts: {given}"
             ) from None
         for graph in found:
             if graph.fits(inputs):
@@ -292,7 +295,9 @@ class _Runner:
                 if isinstance(x, torch.Tensor)
             ]
         if not examples:
-            raise TypeError("[accelerate] a call needs a tensor as an argument")
+            raise TypeError(
+                "[accelerate] a call needs a tensor of PyTorch as an argument: net(images)"
+            )
         if all([x.ndim and x.shape[0] == 1 for x in examples]):
             examples = [torch.cat([x, x]) for x in examples]
         call = _call_class(torch, len(examples))(self.module, leaves, spec, seen)

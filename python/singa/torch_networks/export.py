@@ -81,6 +81,15 @@ def require_torch(function: str = "from_torch", since: tuple[int, int] = OLDEST)
     return torch
 
 
+def check_module(torch: Any, function: str, module: Any) -> None:
+    """Raises TypeError for what is no module of PyTorch."""
+    if not isinstance(module, torch.nn.Module):
+        kind = type(module).__name__
+        if isinstance(module, type):
+            kind = f"the class {module.__name__}: write {module.__name__}(...)"
+        raise TypeError(f"[{function}] expected a torch.nn.Module, got {kind}")
+
+
 def torch_inputs(torch: Any, inputs: Any) -> tuple[Any, ...]:
     """Example inputs as tensors of PyTorch, with at least two rows."""
     given = inputs if isinstance(inputs, list | tuple) else (inputs,)
@@ -93,9 +102,12 @@ def torch_inputs(torch: Any, inputs: Any) -> tuple[Any, ...]:
         elif hasattr(x, "numpy"):
             x = torch.from_numpy(np.ascontiguousarray(x.numpy()))
         else:
+            advice = "put the module into one whose forward takes tensors alone, by position"
+            if all(isinstance(each, int) for each in given):  # a shape
+                advice = f"give an example such as torch.zeros({', '.join(map(str, given))})"
             raise TypeError(
                 f"[from_torch] example inputs must be tensors or arrays, got {type(x).__name__}: "
-                "put the module into one whose forward takes tensors alone, by position"
+                f"{advice}"
             )
         result.append(torch.cat([x, x]) if x.ndim and x.shape[0] == 1 else x)
     if not result:

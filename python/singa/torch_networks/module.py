@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from .. import autograd, layer
-from ..device import get_default_device
+from ..device import checked_device, get_default_device
 from ..dtypes import DType, is_float
+from ..layer.named_losses import named_loss
 from ..networks.element_types import numpy_type
 from ..networks.errors import UnsupportedError
 from ..networks.graph import ValueType
@@ -22,13 +23,22 @@ from ..tape.grad_mode import training
 from ..tensor import Tensor
 from . import guards
 from . import operators as _operators  # noqa: F401 - fills the table
-from .export import Exported, as_array, export, require_torch, torch_inputs, type_name
+from .export import (
+    Exported,
+    as_array,
+    check_module,
+    export,
+    require_torch,
+    torch_inputs,
+    type_name,
+)
 from .front import TORCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+@words.says_what_to_write("from_torch")
 def from_torch(
     module: Any,
     example_inputs: Any,
@@ -42,7 +52,8 @@ def from_torch(
     example_inputs  what it is called with: a tuple of tensors of PyTorch or arrays, or one of them.
                     Axis 0 is the batch, which stays open unless PyTorch says that the network works
                     for one length alone; a batch of 1 is repeated.
-    loss            a layer or function of outputs and targets (default: CrossEntropyLoss)
+    loss            a layer or function of outputs and targets, a name as `fit` takes it, or a loss
+                    of PyTorch that singa has, too (default: CrossEntropyLoss)
     device          where the parameters lie (default: the default device)
     dynamic         axes besides the batch that may have other lengths than in the example, such as
                     (2, 3) for heights and widths. What PyTorch assumes of these lengths, such as
@@ -63,8 +74,9 @@ def from_torch(
         net.to_torch(module)
     """
     torch = require_torch()
-    if not isinstance(module, torch.nn.Module):
-        raise TypeError(f"[from_torch] expected a torch.nn.Module, got {type(module).__name__}")
+    check_module(torch, "from_torch", module)
+    loss = None if loss is None else named_loss(loss, "from_torch")
+    device = get_default_device() if device is None else checked_device("from_torch", device)
     inputs = torch_inputs(torch, example_inputs)
     axes = tuple(dynamic)
     most = max(x.ndim for x in inputs)
@@ -73,7 +85,6 @@ def from_torch(
             f"[from_torch] dynamic axes must be from 1 to {most - 1}, got {axes}: axis 0 is open"
         )
     graphs = {mode: export(torch, module, inputs, mode, axes) for mode in (False, True)}
-    device = get_default_device() if device is None else device
     net = TorchModel(type(module).__name__, graphs, loss)
     tensors: dict[int, Tensor] = {}
     for name, value, trained in _values_of(module):

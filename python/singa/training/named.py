@@ -1,4 +1,4 @@
-"""Losses and metrics by name, as `fit(loss="mse", metrics=["accuracy"])` gives them."""
+"""Metrics by name, as `fit(metrics=["accuracy"])` gives them."""
 
 from __future__ import annotations
 
@@ -7,39 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import layer, metric
+from .. import metric
 from ..dtypes import is_float
 from ..metric import Metric
 from ..tensor import Tensor
 from .totals import Measure
-
-_SCORES = "loss='cross_entropy', of scores without a softmax"
-
-#: Losses of outputs and targets.
-LOSSES: dict[str, Callable[[], layer.Layer]] = {
-    "cross_entropy": layer.CrossEntropyLoss,
-    "bce_with_logits": layer.BCEWithLogitsLoss,
-    "mse": layer.MSELoss,
-    "mae": layer.L1Loss,
-    "l1": layer.L1Loss,
-    "smooth_l1": layer.SmoothL1Loss,
-    "huber": layer.HuberLoss,
-    "nll": layer.NLLLoss,
-    "focal": layer.FocalLoss,
-}
-_OF_NUMBERS = (layer.MSELoss, layer.L1Loss, layer.SmoothL1Loss, layer.HuberLoss)
-#: Other names of losses, with what to write.
-_OTHER_LOSSES = {
-    "bce": "loss='bce_with_logits', of scores without a sigmoid",
-    "binary_cross_entropy": "loss='bce_with_logits', of scores without a sigmoid",
-    "binary_crossentropy": "loss='bce_with_logits', of scores without a sigmoid",
-    "categorical_crossentropy": _SCORES,
-    "crossentropy": _SCORES,
-    "mean_absolute_error": "loss='mae'",
-    "mean_squared_error": "loss='mse'",
-    "softmax_cross_entropy": _SCORES,
-    "sparse_categorical_crossentropy": _SCORES,
-}
 
 
 def _accuracy(top_k: int) -> Measure:
@@ -95,33 +67,6 @@ _OTHER_METRICS = {
     "recall": "{'recall': metric.Recall(num_classes)}",
     "sparse_categorical_accuracy": "'accuracy'",
 }
-
-
-def named_loss(loss: Any) -> Any:
-    """The loss of this name; another value comes back. Raises TypeError for what is no function,
-    ValueError for another name."""
-    if isinstance(loss, str):
-        if loss in LOSSES:
-            return LOSSES[loss]()
-        advice = _OTHER_LOSSES.get(loss, f"one of {', '.join(LOSSES)}; or a layer or a function")
-        raise ValueError(f"[Trainer] there is no loss {loss!r}: use {advice}")
-    if not callable(loss) or isinstance(loss, type):
-        raise TypeError(
-            "[Trainer] loss: expected a layer or a function of outputs and targets, such as "
-            f"layer.MSELoss() or layer.CrossEntropyLoss(), or a name, got {loss!r:.80}"
-        )
-    return loss
-
-
-def for_numbers(name: str, error: ValueError) -> str:
-    """What to tell a user whose targets do not have the shape of the outputs, which the loss of
-    this name compares; "" for other errors and losses."""
-    if LOSSES.get(name) not in _OF_NUMBERS or "must have the shape of" not in str(error):
-        return ""
-    return (
-        f"[Trainer] loss={name!r} compares outputs with numbers of the same shape: {error}; for "
-        "classes use loss='cross_entropy'"
-    )
 
 
 def named_metrics(metrics: Any) -> dict[str, Measure]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import distributed, opt
+from ..layer.named_losses import for_numbers, named_loss
 from ..metric import Metric
 from ..raw.check import integer, names_keywords
 from ..tensor import Tensor
@@ -27,7 +28,6 @@ from .curves import plot_curves
 from .evaluator import Evaluator, check_batches, nonfinite_inputs, say_if_unnormalised
 from .log import JsonLinesLog, read_log
 from .log_base import Log
-from .named import for_numbers, named_loss
 from .program import StopSignals, say
 from .progress import Progress
 from .totals import (

@@ -155,7 +155,7 @@ def test_batches_as_tensors(data, workers):
         np.testing.assert_array_equal(y.numpy(), labels)
         assert tensors.state_dict() == arrays.state_dict()
     with pytest.raises(
-        TypeError, match=r"\[DataLoader\] device must be a Device or None, got 'cpu'"
+        TypeError, match=r"\[DataLoader\] device must be a Device, such as .*, or None, got 'cpu'"
     ):
         DataLoader(data, 10, device="cpu")
 

@@ -81,7 +81,8 @@ def test_what_it_is_made_of():
     assert type(net[1]) is layer.ReLU
     with pytest.raises(TypeError, match="expected layers, got int"):
         models.Sequential(3)
-    with pytest.raises(TypeError, match=r"loss must be a layer or a function, such as .*got 'mse'"):
-        models.Sequential(loss="mse")
+    assert type(models.Sequential(loss="mse").loss) is layer.MSELoss
+    with pytest.raises(TypeError, match=r"\[Sequential\] loss: expected a layer or .*got 3"):
+        models.Sequential(loss=3)
     with pytest.raises(AttributeError, match="no attribute 'Parallel'"):
         models.Parallel  # noqa: B018

@@ -150,3 +150,62 @@ def test_a_module_may_have_such_a_method_itself(torch: ModuleType) -> None:
             return self(x).argmax(1)
 
     assert singa.accelerate(Own(5, 3)).predict(torch.from_numpy(X)).shape == (12,)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        ("from_torch(net)", TypeError, r"takes a module and an example .* torch\.zeros\(1, 3"),
+        ("from_torch(net, (1, 5))", TypeError, r"give an example such as torch\.zeros\(1, 5\)"),
+        ("from_torch(net, X, input_size=(1, 5))", TypeError, "'input_size': use an example of"),
+        ("from_torch(type(net), X)", TypeError, r"got the class Sequential: write Sequential\("),
+        ("accelerate(type(net))", TypeError, r"got the class Sequential: write Sequential\("),
+        ("from_torch(net, X, device='cuda')", TypeError, r"such as device\.create_cuda_gpu\(\)"),
+        ("from_torch(net, X, loss='crossentropy')", ValueError, "use loss='cross_entropy'"),
+        ("from_torch(net, X, loss=torch.optim.SGD)", TypeError, r"such as layer\.MSELoss\(\)"),
+        ("from_torch(net, X, loss=torch.nn.CTCLoss())", TypeError, "CTCLoss of PyTorch does not"),
+        ("accelerate(net)(X)", TypeError, "got numpy.ndarray, which torch.from_numpy converts"),
+        ("explain(accelerate(net))", TypeError, r"needs a tensor of PyTorch .* net\(images\)"),
+        ("advise(accelerate(net), X)", TypeError, r"Accelerated: singa\.from_torch\(module, x\)"),
+    ],
+)
+def test_how_both_are_called(
+    torch: ModuleType, call: str, error: type[Exception], message: str
+) -> None:
+    names = {"net": module(torch), "X": X, "torch": torch, "accelerate": singa.accelerate}
+    with pytest.raises(error, match=message):
+        eval(f"singa.{call}", names | {"singa": singa})
+
+
+LOSSES = {
+    "CrossEntropyLoss(label_smoothing=0.1)": "classes",
+    "CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 0.5]), ignore_index=2)": "classes",
+    "CrossEntropyLoss(reduction='sum')": "classes",
+    "MSELoss()": "numbers",
+    "L1Loss()": "numbers",
+    "HuberLoss(delta=0.3)": "numbers",
+    "SmoothL1Loss(beta=0.3)": "numbers",
+    "BCEWithLogitsLoss(pos_weight=torch.tensor([1.0, 2.0, 3.0]))": "shares",
+    "KLDivLoss(reduction='batchmean')": "shares",
+    "functional.cross_entropy": "classes",
+    "functional.mse_loss": "numbers",
+}
+
+
+@pytest.mark.parametrize("written", LOSSES)
+def test_losses_of_pytorch(torch: ModuleType, written: str) -> None:
+    """`from_torch`, `fit` and Sequential take singa's in their place."""
+    loss = eval(f"torch.nn.{written}", {"torch": torch})
+    rng = np.random.default_rng(1)
+    shares = rng.dirichlet(np.ones(3), 12).astype(np.float32)
+    y = {"classes": Y, "numbers": shares * 4 - 2, "shares": shares}[LOSSES[written]]
+    net = singa.from_torch(module(torch), X, loss=loss)
+    scores = torch.from_numpy(net.predict(X))
+    expected = loss(scores, torch.from_numpy(y)).item()
+    found = net.loss(tensor.from_numpy(scores.numpy()), tensor.from_numpy(y))
+    assert float(found) == pytest.approx(expected, rel=1e-5)
+    assert isinstance(net.loss, layer.Layer)
+    assert type(models.Sequential(layer.Linear(3), loss=loss).loss) is type(net.loss)
+    if "sum" not in written:
+        result = net.evaluate(X, y, loss=loss, verbose=False)["loss"]
+        assert result == pytest.approx(expected, rel=1e-4)

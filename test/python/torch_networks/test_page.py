@@ -20,7 +20,7 @@ _NARROW = ("right", "strict mode", "in the spread", "beyond")
 def _run(page: str) -> dict[str, Any]:
     """The variables of a page's program after it ran."""
     path = PAGES / page
-    (program,) = re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL)
+    program = "\n".join(re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL))
     names: dict[str, Any] = {"__name__": "page"}
     exec(compile(program, path, "exec"), names)
     return names

@@ -91,7 +91,7 @@ DEVICE.SetRandSeed(-1) -> ValueError: [Device_SetRandSeed] seed 64
 DEVICE.SetRandSeed("a") -> TypeError: [Device_SetRandSeed] seed str
 DEVICE.set_random_state([1]) -> ValueError: [random_state] state two 1
 DEVICE.set_random_state([-1, 2]) -> ValueError: [Device_set_random_state] state 64
-singa.device_memory("cpu") -> TypeError: [device_memory] dev str
+singa.device_memory("cpu") -> TypeError: [device_memory] device cpu
 wrap.SetPreference(99) -> ValueError: [prefer] preference 99
 wrap.SetFloat32Precision(2) -> ValueError: [float32 precision] precision 2
 wrap.ParsePreference("warp") -> ValueError: [prefer] warp fastest limited_workspace no_workspace

@@ -15,7 +15,7 @@ tensor.Tensor((2,), dtype="complex64")
     -> TypeError: [dtype] complex64 float32 float16 int32 int8 float64 uint8
 tensor.Tensor((2,), dtype=99) -> TypeError: [dtype] 99 float32 float16 int32 int8 float64 uint8
 tensor.Tensor((2,), dtype=None) -> TypeError: [dtype] None float32 float16 int32 int8 float64 uint8
-tensor.Tensor((2,), device="cpu") -> TypeError: Full argument 3 singa::DevicePtr
+tensor.Tensor((2,), device="cpu") -> TypeError: [Tensor] device cpu
 tensor.Tensor(data=np.array([object()])) -> TypeError: [from_buffer] O 8
 tensor.Tensor(data=np.ones(2, "c8")) -> TypeError: [from_buffer] Zf 8
 tensor.Tensor(data="hello") -> TypeError: [from_buffer] 5w 20
@@ -63,7 +63,7 @@ wrap.Tensor().Plain() -> ValueError: [to_layout] empty
 tensor.Tensor(data=wrap.Tensor()).numpy() -> ValueError: [to_buffer] empty
 repr(tensor.Tensor(data=wrap.Tensor())) -> ValueError: [to_buffer] empty
 CUBE.data.ToDevice(None) -> ValueError: [to_device] device
-CUBE.to_device("cpu") -> TypeError: Tensor_ToDevice argument 2 singa::DevicePtr
+CUBE.to_device("cpu") -> TypeError: [to_device] device cpu
 CUBE.data.CopyFrom(None) -> ValueError: [copy] empty
 CUBE.data.CopyFrom(make(5).data) -> ValueError: [broadcast] (5,) (2, 3, 4)
 CUBE.data.Fill("a") -> TypeError: [Tensor_Fill] value str

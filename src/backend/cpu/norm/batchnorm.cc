@@ -35,17 +35,25 @@ namespace {
 
 using Tag = LaneTag;
 
+/// Pixels that a row of the loops has: blocks of 16 bfloat16 numbers are half of a vector.
+template <class T>
+int64_t JoinedPixels(const Shape& shape, Tag tag) {
+  const bool is_even = shape.Count(2, shape.rank()) % 2 == 0;
+  return std::is_same_v<T, BFloat16> && tag == Tag::kNChw16c && is_even ? 2 : 1;
+}
+
 /// Constants of each channel. Those of padding channels are zero, which keeps the padding zero.
 class Constants {
  public:
-  Constants(const Panels& g, void* memory)
-      : step_(g.panels * g.width + kApart), values_(static_cast<float*>(memory)) {}
+  Constants(const Panels& g, void* memory) : step_(Step(g)), values_(static_cast<float*>(memory)) {}
   static size_t Bytes(const Panels& g, size_t count) {
-    return count * static_cast<size_t>(g.panels * g.width + kApart) * sizeof(float);
+    return count * static_cast<size_t>(Step(g)) * sizeof(float);
   }
   float* operator[](size_t i) const { return values_ + static_cast<int64_t>(i) * step_; }
 
  private:
+  static int64_t Step(const Panels& g) { return g.panels * g.longest_row() + kApart; }
+
   int64_t step_;
   float* values_;
 };
@@ -54,9 +62,9 @@ class Constants {
 class BatchNormPlan : public Plan {
  public:
   template <class Spec>
-  BatchNormPlan(const Spec& spec, Tag tag, int64_t element_bytes)
+  BatchNormPlan(const Spec& spec, Tag tag, int64_t joined, int64_t element_bytes)
       : Plan("cpu"),
-        panels_(spec.shape, tag),
+        panels_(spec.shape, tag, joined),
         epsilon_(spec.epsilon),
         layout_(spec.x_layout),
         stream_(panels_.row_step * element_bytes % 16 == 0 &&
@@ -67,16 +75,18 @@ class BatchNormPlan : public Plan {
   enum : size_t { kMean, kFactor, kBias, kAffineCount };
 
   size_t TotalsBytes() const {
-    return static_cast<size_t>(panels_.panels * panels_.chunks * panels_.width) * 2 *
+    return static_cast<size_t>(panels_.panels * panels_.chunks * panels_.longest_row()) * 2 *
            sizeof(double);
   }
-  /// Two sums for each channel of a chunk. They precede the constants in the workspace.
+  /// Two sums for each element of a chunk's rows. They precede the constants in the workspace.
   double* Totals(const Execution& execution, int64_t panel, int64_t chunk) const {
     return static_cast<double*>(execution.workspace) +
-           (panel * panels_.chunks + chunk) * 2 * panels_.width;
+           (panel * panels_.chunks + chunk) * 2 * panels_.longest_row();
   }
+  /// Where the constants of a panel begin.
+  int64_t Place(int64_t panel) const { return panel * panels_.longest_row(); }
   AffineRow Row(const Constants& constants, int64_t panel) const {
-    const int64_t c = panels_.first_channel(panel);
+    const int64_t c = Place(panel);
     return {constants[kMean] + c, constants[kFactor] + c, constants[kBias] + c};
   }
   /// Sets the constants of BatchNormAffine for the channels of one panel. T is the element type.
@@ -84,13 +94,20 @@ class BatchNormPlan : public Plan {
   void SetAffine(const Constants& constants, int64_t panel, const float* mean, const float* var,
                  const float* scale, const float* bias) const {
     const int64_t first = panels_.first_channel(panel), n = panels_.filled(panel);
-    for (size_t i : {kMean, kFactor, kBias}) std::fill_n(constants[i] + first, panels_.width, 0.0f);
-    std::copy_n(mean + first, n, constants[kMean] + first);
+    const int64_t place = Place(panel);
+    for (size_t i : {kMean, kFactor, kBias}) std::fill_n(constants[i] + place, panels_.width, 0.0f);
+    std::copy_n(mean + first, n, constants[kMean] + place);
     FindFactors(var + first, scale ? scale + first : nullptr, epsilon_, n,
-                constants[kFactor] + first);
-    if (bias) std::copy_n(bias + first, n, constants[kBias] + first);
-    for (size_t i : {kMean, kFactor, kBias})
-      ToLoopOrder<T>(panels_.row_width(panel), constants[i] + first);
+                constants[kFactor] + place);
+    if (bias) std::copy_n(bias + first, n, constants[kBias] + place);
+    for (size_t i : {kMean, kFactor, kBias}) {
+      ToLoopOrder<T>(panels_.row_width(panel), constants[i] + place);
+      Spread(panel, constants[i] + place);
+    }
+  }
+  /// From the channels of a panel to the elements of its rows.
+  void Spread(int64_t panel, float* numbers) const {
+    if (panels_.joined == 2) Repeat(panels_.row_width(panel), numbers);
   }
   /// Copies a panel's numbers, which are in the loops' order for T, into a tensor of all channels.
   template <class T>
@@ -98,13 +115,15 @@ class BatchNormPlan : public Plan {
     FromLoopOrder<T>(panels_.row_width(panel), numbers.data());
     std::copy_n(numbers.begin(), panels_.filled(panel), tensor + panels_.first_channel(panel));
   }
-  /// Adds the sums of all chunks of a panel to those of chunk 0, in order.
+  /// Adds the sums of all chunks of a panel to those of chunk 0, in order, and those of joined
+  /// pixels.
   double* AddUp(const Execution& execution, int64_t panel) const {
     double* total = Totals(execution, panel, 0);
     for (int64_t chunk = 1; chunk < panels_.chunks; ++chunk) {
       const double* more = Totals(execution, panel, chunk);
-      for (int64_t i = 0; i < 2 * panels_.width; ++i) total[i] += more[i];
+      for (int64_t i = 0; i < 2 * panels_.longest_row(); ++i) total[i] += more[i];
     }
+    if (panels_.joined == 2) AddRepeated(panels_.width, total);
     return total;
   }
 
@@ -116,7 +135,7 @@ class BatchNormPlan : public Plan {
     const Panels& g = panels_;
     const int64_t threads = NumThreads();
     if (g.panels > 1 && (g.panels % threads == 0 || g.panels >= 4 * threads)) {
-      ParallelFor(g.panels, kParallelGrain / (g.rows() * g.width) + 1,
+      ParallelFor(g.panels, kParallelGrain / (g.values() * g.width) + 1,
                   [&](int64_t begin, int64_t end) {
                     for (int64_t panel = begin; panel < end; ++panel) {
                       for (int64_t chunk = 0; sums && chunk < g.chunks; ++chunk) sum(panel, chunk);
@@ -129,7 +148,7 @@ class BatchNormPlan : public Plan {
       return;
     }
     const int64_t all = g.panels * g.chunks;
-    const int64_t grain = kParallelGrain / (g.chunk * g.width) + 1;
+    const int64_t grain = kParallelGrain / (g.chunk * g.longest_row()) + 1;
     ParallelFor(sums ? all : 0, grain, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) sum(i / g.chunks, i % g.chunks);
       if (stream_) StreamFence();
@@ -157,7 +176,7 @@ class ForwardPlan final : public BatchNormPlan {
  public:
   template <class Spec>
   ForwardPlan(const Spec& spec, Tag tag)
-      : BatchNormPlan(spec, tag, sizeof(T)),
+      : BatchNormPlan(spec, tag, JoinedPixels<T>(spec.shape, tag), sizeof(T)),
         training_(spec.training),
         need_y_(!std::is_same_v<Spec, BatchNormStatisticsSpec>),
         activation_(spec.activation),
@@ -195,19 +214,21 @@ class ForwardPlan final : public BatchNormPlan {
           Normalize(x, add, panel, chunk, Row(constants, panel), y);
         });
     if (!training_) return;
-    UpdateRunningStatistics<float>(panels_.channels, panels_.rows(), execution.scalars.v[0], mean,
+    UpdateRunningStatistics<float>(panels_.channels, panels_.values(), execution.scalars.v[0], mean,
                                    var, execution.out_or_null<float>(3),
                                    execution.out_or_null<float>(4));
   }
 
  private:
-  /// Sums one chunk around the panel's first row.
+  /// Sums one chunk around the panel's first pixel.
   void Sum(const Execution& execution, const T* x, int64_t panel, int64_t chunk) const {
-    const int64_t width = panels_.row_width(panel);
+    const int64_t width = panels_.row_elements(panel);
     Buffer first_row, origin_row, sum, squares;
-    const float* origin = Floats(x + panel * panels_.panel_step, width, origin_row);
+    const float* origin =
+        Floats(x + panel * panels_.panel_step, panels_.row_width(panel), origin_row);
+    if (origin == origin_row.data()) Spread(panel, origin_row.data());
     double* total = Totals(execution, panel, chunk);
-    std::fill_n(total, 2 * panels_.width, 0.0);
+    std::fill_n(total, 2 * panels_.longest_row(), 0.0);
     panels_.ForRows(chunk, [&](int64_t begin, int64_t end) {
       const float* shift = nullptr;
       std::fill_n(sum.begin(), width, 0.0f);
@@ -224,14 +245,15 @@ class ForwardPlan final : public BatchNormPlan {
     const int64_t width = panels_.row_width(panel);
     Buffer row, mean, var;
     const float* origin = Floats(x + panel * panels_.panel_step, width, row);
-    FindStatistics(AddUp(execution, panel), origin, panels_.rows(), width, mean.data(), var.data());
+    FindStatistics(AddUp(execution, panel), origin, panels_.values(), width, mean.data(),
+                   var.data());
     Put<T>(panel, mean, execution.out<float>(1));
     Put<T>(panel, var, execution.out<float>(2));
   }
 
   void Normalize(const T* x, const T* add, int64_t panel, int64_t chunk, const AffineRow& affine,
                  T* y) const {
-    const int64_t width = panels_.row_width(panel);
+    const int64_t width = panels_.row_elements(panel);
     panels_.ForRows(chunk, [&](int64_t begin, int64_t end) {
       panels_.ForTiles(panel, begin, end, [&](int64_t offset, int64_t rows) {
         loops_.normalize(x + offset, add ? add + offset : nullptr, rows, width, affine, activation_,
@@ -250,7 +272,7 @@ template <class T>
 class BackwardPlan final : public BatchNormPlan {
  public:
   BackwardPlan(const BatchNormBackwardSpec& spec, Tag tag)
-      : BatchNormPlan(spec, tag, sizeof(T)),
+      : BatchNormPlan(spec, tag, JoinedPixels<T>(spec.shape, tag), sizeof(T)),
         training_(spec.training),
         need_x_(spec.need_x),
         need_scale_(spec.need_scale),
@@ -308,10 +330,10 @@ class BackwardPlan final : public BatchNormPlan {
 
   void Sum(const Execution& execution, const T* dy, const T* dy2, const T* x, const T* y,
            int64_t panel, int64_t chunk, const AffineRow& affine, T* slopes) const {
-    const int64_t width = panels_.row_width(panel);
+    const int64_t width = panels_.row_elements(panel);
     Buffer sum, products;
     double* total = Totals(execution, panel, chunk);
-    std::fill_n(total, 2 * panels_.width, 0.0);
+    std::fill_n(total, 2 * panels_.longest_row(), 0.0);
     panels_.ForRows(chunk, [&](int64_t begin, int64_t end) {
       std::fill_n(sum.begin(), width, 0.0f);
       std::fill_n(products.begin(), width, 0.0f);
@@ -332,19 +354,23 @@ class BackwardPlan final : public BatchNormPlan {
 
   /// Computes dscale, dbias, and the constants of dx.
   void Finish(const Execution& execution, const Constants& constants, int64_t panel) const {
-    const int64_t first = panels_.first_channel(panel);
-    for (size_t i : {kConstant, kSlope}) std::fill_n(constants[i] + first, panels_.width, 0.0f);
+    const int64_t first = panels_.first_channel(panel), place = Place(panel);
+    for (size_t i : {kConstant, kSlope})
+      std::fill_n(constants[i] + place, panels_.longest_row(), 0.0f);
     if (!training_ && !need_scale_) return;
     const int64_t width = panels_.row_width(panel), filled = panels_.filled(panel);
-    Buffer var, dscale, dbias, constant, slope;
+    Buffer var, factor, dscale, dbias, constant, slope;
     std::copy_n(execution.in<float>(4) + first, filled, var.begin());
     std::fill(var.begin() + filled, var.begin() + width, 1.0f);  // padding channels
     ToLoopOrder<T>(width, var.data());
-    FindSlopes(AddUp(execution, panel), var.data(), constants[kFactor] + first, epsilon_,
-               panels_.rows(), width, dscale.data(), dbias.data(), constant.data(), slope.data());
+    std::copy_n(constants[kFactor] + place, panels_.row_elements(panel), factor.begin());
+    if (panels_.joined == 2) TakeRepeated(width, factor.data());
+    FindSlopes(AddUp(execution, panel), var.data(), factor.data(), epsilon_, panels_.values(),
+               width, dscale.data(), dbias.data(), constant.data(), slope.data());
     if (training_) {
-      std::copy_n(constant.begin(), width, constants[kConstant] + first);
-      std::copy_n(slope.begin(), width, constants[kSlope] + first);
+      std::copy_n(constant.begin(), width, constants[kConstant] + place);
+      std::copy_n(slope.begin(), width, constants[kSlope] + place);
+      for (size_t i : {kConstant, kSlope}) Spread(panel, constants[i] + place);
     }
     if (need_scale_) {
       Put<T>(panel, dscale, execution.out<float>(1));
@@ -354,12 +380,12 @@ class BackwardPlan final : public BatchNormPlan {
 
   void Gradient(const Activation& activation, const T* dy, const T* x, const T* y,
                 const Constants& constants, int64_t panel, int64_t chunk, T* dx) const {
-    const int64_t width = panels_.row_width(panel), first = panels_.first_channel(panel);
+    const int64_t width = panels_.row_elements(panel), place = Place(panel);
     const AffineRow affine = Row(constants, panel);
     panels_.ForRows(chunk, [&](int64_t begin, int64_t end) {
       panels_.ForTiles(panel, begin, end, [&](int64_t offset, int64_t rows) {
         loops_.gradient(activation, dy + offset, x + offset, y ? y + offset : nullptr, rows, width,
-                        affine, constants[kConstant] + first, constants[kSlope] + first,
+                        affine, constants[kConstant] + place, constants[kSlope] + place,
                         dx + offset, stream_);
       });
     });

@@ -10,7 +10,10 @@ namespace singa::cpu {
 
 template <class T>
 const BatchNormLoops<T>& BatchNormLoopsAvx512() {
-  return kLoops<T, 8, 16>;
+  if constexpr (std::is_same_v<T, BFloat16>)
+    return kLoops<T, 8, 16, 32>;  // 32: two pixels of a block
+  else
+    return kLoops<T, 8, 16>;
 }
 template const BatchNormLoops<float>& BatchNormLoopsAvx512();
 template const BatchNormLoops<BFloat16>& BatchNormLoopsAvx512();

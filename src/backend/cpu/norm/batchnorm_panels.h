@@ -22,19 +22,24 @@ inline constexpr int64_t kApart = 80;
 using Buffer = std::array<float, kBatchNormTile + kApart>;
 
 /// x as panels of rows. A panel is a block of channels of a blocked layout, or (up to a limit) all
-/// channels of a channels-last layout. A row is one pixel's part of a panel. Offsets count
-/// elements.
+/// channels of a channels-last layout. A row is the part of a panel of `joined` pixels side by
+/// side: two fill a vector where one would fill half of it. Offsets count elements.
 struct Panels {
   int64_t channels;
-  int64_t panels, width;
+  int64_t panels, width;   // channels of a panel
   int64_t images, pixels;  // rows of one image are consecutive
+  int64_t joined;
   int64_t panel_step, image_step, row_step;
   int64_t lanes;   // channels of all panels, including the padding of blocks
   int64_t chunk;   // rows that are summed together
   int64_t chunks;  // number of chunks in a panel
 
-  Panels(const Shape& shape, LaneTag tag)
-      : channels(shape[1]), images(shape[0]), pixels(shape.Count(2, shape.rank())) {
+  /// `joined` is 1, or divides the pixels of images in blocks.
+  Panels(const Shape& shape, LaneTag tag, int64_t joined_pixels = 1)
+      : channels(shape[1]),
+        images(shape[0]),
+        pixels(shape.Count(2, shape.rank())),
+        joined(joined_pixels) {
     const int64_t block = BlockOf(tag);
     lanes = RoundUp(channels, block);
     if (block == 1 || pixels == 1) {  // blocks of a single pixel are contiguous
@@ -45,29 +50,35 @@ struct Panels {
       pixels *= images;
       images = 1;
     } else {
-      width = row_step = block;
+      width = block;
+      row_step = joined * width;
       panel_step = pixels * width;
+      pixels /= joined;
     }
     panels = (lanes + width - 1) / width;
     image_step = panels * panel_step;
     // Chunks are large enough for a thread, and much larger than their sums.
     constexpr int64_t kMostChunks = 64;
-    chunk = std::max({int64_t{2} * kBatchNormRows, kParallelGrain / width,
+    chunk = std::max({int64_t{2} * kBatchNormRows, kParallelGrain / (joined * width),
                       (rows() + kMostChunks - 1) / kMostChunks});
     chunk = RoundUp(chunk, kBatchNormRows);
     chunks = (rows() + chunk - 1) / chunk;
   }
   int64_t rows() const { return images * pixels; }
-  int64_t elements() const { return rows() * lanes; }
+  int64_t values() const { return rows() * joined; }  ///< of a channel
+  int64_t elements() const { return values() * lanes; }
   int64_t first_channel(int64_t panel) const { return panel * width; }
   /// Valid channels of a panel, and channels including padding.
   int64_t filled(int64_t panel) const { return std::min(width, channels - panel * width); }
   int64_t row_width(int64_t panel) const { return std::min(width, lanes - panel * width); }
+  /// Elements of a row, and of the longest one.
+  int64_t row_elements(int64_t panel) const { return joined * row_width(panel); }
+  int64_t longest_row() const { return joined * width; }
 
   /// Calls body(offset, rows) for contiguous pieces of rows [begin, end), each at most a tile.
   template <class Body>
   void ForTiles(int64_t panel, int64_t begin, int64_t end, const Body& body) const {
-    const int64_t most = row_step == width ? kBatchNormTile / width : 1;
+    const int64_t most = row_step == longest_row() ? kBatchNormTile / row_step : 1;
     while (begin < end) {
       const int64_t image = begin / pixels, pixel = begin % pixels;
       const int64_t n = std::min({most, end - begin, pixels - pixel});
@@ -118,6 +129,24 @@ void FromLoopOrder(int64_t n, float* row) {
       row[2 * w + 1] = copy[static_cast<size_t>(n / 2 + w)];
     }
   }
+}
+
+// Rows of two pixels of bfloat16, in the loops' order: the lower halves of words of both, then the
+// upper ones.
+
+/// [lower, upper], the numbers of n columns, becomes [lower, lower, upper, upper].
+inline void Repeat(int64_t n, float* row) {
+  const int64_t half = n / 2;
+  for (float* to : {row + 3 * half, row + 2 * half}) std::copy_n(row + half, half, to);
+  std::copy_n(row, half, row + half);
+}
+/// The reverse.
+inline void TakeRepeated(int64_t n, float* row) { std::copy_n(row + n, n / 2, row + n / 2); }
+/// Adds up two sums of both pixels, for n columns.
+inline void AddRepeated(int64_t n, double* sums) {
+  const int64_t half = n / 2;
+  for (int64_t at = 0; at < 2 * n; at += half)
+    for (int64_t i = 0; i < half; ++i) sums[at + i] = sums[2 * at + i] + sums[2 * at + half + i];
 }
 
 }  // namespace singa::cpu

@@ -91,6 +91,10 @@ int64_t Items::TakeShared() { return shares_->Take(thread_); }
 namespace detail {
 namespace {
 
+/// Whether the caller is in a parallel region, also in one of a single thread: OpenMP starts no
+/// other where OMP_DYNAMIC or OMP_THREAD_LIMIT say so. Its share lies in the caller's memory.
+bool InLoop() { return omp_get_level() > 0; }
+
 /// Memory for the shares of one loop at a time of the calling thread.
 Share* MemoryForShares(int64_t threads) {
   thread_local std::unique_ptr<Share[]> memory;
@@ -106,7 +110,7 @@ Share* MemoryForShares(int64_t threads) {
 
 int64_t CountThreads(int64_t n, int64_t grain) {
   const int64_t worth = n / std::max<int64_t>(grain, 1);
-  if (worth <= 1 || omp_in_parallel()) return 1;
+  if (worth <= 1 || InLoop()) return 1;
   return std::min<int64_t>(worth, NumThreads());
 }
 
@@ -116,7 +120,7 @@ void RunItems(int64_t n, int64_t threads, Order order, void (*run)(const void*, 
   if (n <= 0) return;
   Check(n <= std::numeric_limits<uint32_t>::max(), "parallel loop", "too many items: ", n);
   threads = std::min<int64_t>({n, threads, NumThreads()});
-  const bool several = threads > 1 && !omp_in_parallel();
+  const bool several = threads > 1 && !InLoop();
   const bool others = several && WatchForOthers();
   thread_local AlonePolicy alone;
   if (!several || (others && alone.Ask())) {

@@ -119,6 +119,28 @@ TEST(ParallelItems, RunOnTheCallersThreadInsideOfALoop) {
   EXPECT_EQ(inner, 20);
 }
 
+// OpenMP then calls no region parallel, so the inner loop, which needs memory for more shares, must
+// know by itself that it is inside of another.
+TEST(ParallelItems, RunOnTheCallersThreadInsideOfALoopThatGotOneThread) {
+  const int levels = omp_get_max_active_levels();
+  omp_set_max_active_levels(0);
+  const ThreadCount scope(200);
+  std::vector<std::atomic<int>> times(50);
+  std::atomic<int> inner{0};
+  ParallelItems(50, 4, [&](Items& outer) {
+    for (const int64_t i : outer) {
+      ++times[static_cast<size_t>(i)];
+      EXPECT_EQ(detail::CountThreads(1000, 1), 1);
+      ParallelItems(200, 200, [&](Items& items) {
+        for ([[maybe_unused]] const int64_t j : items) ++inner;
+      });
+    }
+  });
+  omp_set_max_active_levels(levels);
+  for (const auto& count : times) EXPECT_EQ(count, 1);
+  EXPECT_EQ(inner, 50 * 200);
+}
+
 TEST(ParallelItems, RaiseTheFirstException) {
   const ThreadCount scope(3);
   const auto fail = [](Items& items) {

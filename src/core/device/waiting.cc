@@ -6,9 +6,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
+#include <exception>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -25,6 +29,30 @@
 // our cores, we have a few more of these threads, which sleep.
 
 namespace singa {
+namespace {
+
+/// The most threads that are added.
+constexpr int kMost = 16;
+
+/// Whether the system lets this process have `count` more threads. GNU OpenMP does not ask: it ends
+/// the process when it cannot start one.
+bool MayStart(int count) {
+  std::atomic<bool> over{false};
+  std::array<std::thread, kMost> threads;
+  int started = 0;
+  try {
+    for (; started < count; ++started)
+      threads[static_cast<size_t>(started)] = std::thread([&over] { over.wait(false); });
+  } catch (const std::exception&) {  // no thread, or no memory for it
+  }
+  over = true;
+  over.notify_all();
+  for (int i = 0; i < started; ++i) threads[static_cast<size_t>(i)].join();
+  return started == count;
+}
+
+}  // namespace
+
 namespace detail {
 
 double Now() {
@@ -33,12 +61,12 @@ double Now() {
 
 MoreThreads::MoreThreads() {
   // Where there are many processors besides ours, the system finds a free one.
-  constexpr int kMost = 16;
   const int more = std::max(2, omp_get_num_procs() - NumThreads() + 2);
   if (more > kMost) return;
   auto over = std::make_shared<std::atomic<bool>>(false);
   try {
     std::thread([more, over] {
+      if (!MayStart(more - 1)) return;
       static std::atomic<int> begun{0};  // a region without work would start no threads
 #pragma omp parallel num_threads(more)
       ++begun;

@@ -1,10 +1,16 @@
 #include "core/device/waiting.h"
 
 #include <omp.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <thread>
+#include <utility>
 
 #include "support.h"
 
@@ -114,22 +120,52 @@ int64_t Threads() {
   return std::distance(begin(all), end(all));
 }
 
-/// Waits until this process has `count` threads, for some seconds at most.
-void ExpectThreads(int64_t count) {
-  for (int i = 0; i < 5000 && Threads() != count; ++i)
+/// Waits, for some seconds at most, until this process has kept `count` threads for a while; any
+/// number of them: -1. Returns what it then has.
+int64_t AwaitThreads(int64_t count) {
+  int64_t now = Threads();
+  for (int i = 0, times = 0; i < 5000 && times < 30; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  EXPECT_EQ(Threads(), count);
+    const int64_t before = std::exchange(now, Threads());
+    times = now == (count < 0 ? before : count) ? times + 1 : 0;
+  }
+  return now;
 }
 
 TEST(MoreThreads, AreMoreThanThereAreProcessors) {
   const ThreadCount scope(omp_get_num_procs());
-  const int64_t before = Threads();
+  const int64_t before = AwaitThreads(-1);
   {
     const MoreThreads more;
-    ExpectThreads(before + 2);
+    EXPECT_EQ(AwaitThreads(before + 2), before + 2);
   }
-  ExpectThreads(before);
+  EXPECT_EQ(AwaitThreads(before), before);
 }
+
+// GNU OpenMP would end the process. Sanitizers need more memory than any limit leaves them.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(MoreThreads, AreNotStartedWhereTheSystemHasNone) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto start = [] {
+    const ThreadCount scope(omp_get_num_procs());
+    constexpr size_t kStack = size_t{256} << 20;
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, kStack);
+    pthread_setattr_default_np(&attributes);
+    int64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlim_t most = static_cast<rlim_t>(pages * getpagesize()) + kStack * 3 / 2;
+    const rlimit limit = {most, most};  // for one thread, not for two
+    setrlimit(RLIMIT_AS, &limit);
+    const int64_t before = AwaitThreads(-1);
+    const MoreThreads more;
+    EXPECT_EQ(AwaitThreads(before), before);
+    std::_Exit(testing::Test::HasFailure());
+  };
+  EXPECT_EXIT(start(), testing::ExitedWithCode(0), "");
+}
+#endif
 
 }  // namespace
 }  // namespace singa::test

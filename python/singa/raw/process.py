@@ -14,7 +14,8 @@ from .check import integer, one_of
 def set_num_threads(n: int) -> None:
     """Sets the number of threads of OpenMP, oneDNN and BLAS kernels.
 
-    Raises ValueError unless 1 <= n <= 1024, TypeError if `n` is not an integer.
+    Raises ValueError unless 1 <= n <= 1024, TypeError if `n` is not an integer. In a process that
+    was forked n is 1, else ValueError: OpenMP's threads do not survive a fork.
 
     >>> threads = singa.get_num_threads()
     >>> singa.set_num_threads(1)

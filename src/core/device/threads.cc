@@ -22,10 +22,15 @@ int AllowedCpus() {
   return std::max(1, CPU_COUNT(&set));
 }
 
+std::atomic<bool> forked{false};
+
 std::atomic<int>& Threads() {
   static std::atomic<int> threads = [] {
     // A forked child does not have its parent's OpenMP threads; waiting for them would hang.
-    pthread_atfork(nullptr, nullptr, [] { Threads().store(1); });
+    pthread_atfork(nullptr, nullptr, [] {
+      Threads().store(1);
+      forked = true;
+    });
     const int wanted = std::atoi(EnvironmentValue("OMP_NUM_THREADS").c_str());
     if (wanted >= 1 && wanted <= kMostThreads) return wanted;
     const double allowed = std::min<double>(AllowedCpus(), std::ceil(QuotaCpus()));
@@ -41,7 +46,10 @@ int NumThreads() { return Threads().load(std::memory_order_relaxed); }
 void SetNumThreads(int threads) {
   Check(threads >= 1 && threads <= kMostThreads, "set_num_threads", "threads must be in [1, ",
         kMostThreads, "], got ", threads);
-  Threads().store(threads, std::memory_order_relaxed);
+  std::atomic<int>& now = Threads();  // from here on, forks are noticed
+  Check(threads == 1 || !forked, "set_num_threads", "a process that was forked computes with one ",
+        "thread, got ", threads, "; start it with spawn");
+  now.store(threads, std::memory_order_relaxed);
 }
 
 }  // namespace singa

@@ -10,6 +10,7 @@
 #include "model/formula/activation.h"
 #include "model/operation/batchnorm/spec.h"
 #include "model/operation/channel_scale/spec.h"
+#include "model/operation/conv/expand_conv_spec.h"
 #include "model/operation/conv/norm_conv_spec.h"
 #include "model/operation/elementwise/spec.h"
 #include "model/operation/layout/axis_map_spec.h"
@@ -43,6 +44,7 @@ struct Chain {
   Tensor add;
   Activation activation = {};
   Activation front = {};  ///< of the chain before, applied where the convolution reads
+  std::shared_ptr<const Chain> inner = nullptr;  ///< the chain before, computed there
 
   const Tensor& image() const { return reader->inputs[0]; }
   /// The Spec of the convolution, with the zeros of `pad` as part of its own padding.
@@ -70,6 +72,7 @@ class Folding {
 
   std::vector<Node> Nodes() {
     FindChains();
+    MoveExpansions();
     MoveActivations();
     for (size_t n = 0; n < nodes_.size(); ++n) {
       if (const auto chain = chains_.find(n); chain != chains_.end())
@@ -164,28 +167,62 @@ class Folding {
     return true;
   }
 
+  /// Leaves convolutions with 1 x 1 filters to those that read their results, as their only
+  /// readers, where these have kernels for that: these results are not in memory.
+  void MoveExpansions() {
+    std::vector<size_t> moved;
+    for (const auto& [last, chain] : chains_) {
+      Chain* outer = OnlyReaderOf(last);
+      if (!outer || !chain.first->SpecAs<ConvSpec>() || chain.pad || !chain.add.empty()) continue;
+      if (!HasConstantWeights(*chain.first) || !HasConstantWeights(*outer->first)) continue;
+      const std::optional<ExpandConvSpec> spec = Behind(chain, chain.Conv(), outer->Conv());
+      if (!spec || !HasKernel(*spec, *outer)) continue;
+      outer->inner = std::make_shared<Chain>(chain);
+      moved.push_back(last);
+    }
+    for (const size_t last : moved) {
+      chains_.erase(last);
+      inside_.insert(last);
+    }
+  }
+
   /// Leaves activations of images to the convolutions that read them, as their only readers, where
   /// these have kernels for that: the image is neither read nor written once more.
   void MoveActivations() {
     for (auto& [last, chain] : chains_) {
       if (!chain.activation || !chain.first->SpecAs<ConvSpec>()) continue;
-      const Tensor& y = nodes_[last].outputs[0];
-      const std::optional<size_t> next = uses_.OnlyReader(y);
-      if (!next) continue;
-      const auto reader = std::find_if(chains_.begin(), chains_.end(), [&](const auto& each) {
-        return each.second.reader == &nodes_[*next];
-      });
-      if (reader == chains_.end() || !Applies(reader->second, y, chain.activation)) continue;
-      reader->second.front = chain.activation;
+      Chain* outer = OnlyReaderOf(last);
+      if (!outer || !HasKernel(Behind(chain.activation, outer->Conv()), *outer)) continue;
+      outer->front = chain.activation;
       chain.activation = {};
     }
   }
 
-  /// Whether the convolution of `chain` applies `activation` to its image `x` in passing.
-  bool Applies(const Chain& chain, const Tensor& x, const Activation& activation) const {
-    if (!chain.first->SpecAs<ConvSpec>() || !chain.add.empty()) return false;
-    if (!SameView(chain.image(), x) || step_.device()->kind() != DeviceKind::kCpu) return false;
-    return HasKernel(Behind(activation, chain.Conv()), chain);
+  /// The chain on the CPU whose convolution, without an addition, is the only reader of the result
+  /// of node `last`, as its image; null if there is none.
+  Chain* OnlyReaderOf(size_t last) {
+    const Tensor& y = nodes_[last].outputs[0];
+    const std::optional<size_t> next = uses_.OnlyReader(y);
+    if (!next || step_.device()->kind() != DeviceKind::kCpu) return nullptr;
+    const auto found = std::find_if(chains_.begin(), chains_.end(), [&](const auto& each) {
+      return each.second.reader == &nodes_[*next];
+    });
+    if (found == chains_.end()) return nullptr;
+    Chain& chain = found->second;
+    const bool reads = chain.first->SpecAs<ConvSpec>() && SameView(chain.image(), y);
+    return reads && chain.add.empty() ? &chain : nullptr;
+  }
+
+  /// `conv` of what the chain `inner` makes by the convolution `before`; nothing if that has other
+  /// filters than 1 x 1.
+  static std::optional<ExpandConvSpec> Behind(const Chain& inner, const ConvSpec& before,
+                                              ConvSpec conv) {
+    conv.choice = conv.choice.Unmeasured();
+    conv.constant_weights = true;
+    conv.x_layout = before.x_layout;
+    const Recorder& r = before.geometry;
+    ExpandConvSpec spec = {conv, r.in_channels, r.bias, inner.activation};
+    return spec.Inner().geometry == r ? std::optional(spec) : std::nullopt;
   }
 
   static NormConvSpec Behind(const Activation& activation, const ConvSpec& conv) {
@@ -196,7 +233,8 @@ class Folding {
 
   /// Whether the implementation that computes the chain's convolution takes `spec`, too. The
   /// reference would compute the activation as a whole.
-  bool HasKernel(const NormConvSpec& spec, const Chain& chain) const {
+  template <class Spec>
+  bool HasKernel(const Spec& spec, const Chain& chain) const {
     const std::string_view implementation = chain.first->plan->implementation();
     return implementation != kReference && ImplementationOf(spec) == implementation;
   }
@@ -367,7 +405,12 @@ class Folding {
     return result;
   }
 
-  Tensor Convolution(const Chain& chain) {
+  /// A convolution with what its chain folds into filters and bias.
+  struct Folded {
+    ConvSpec spec;
+    Tensor W, b;
+  };
+  Folded FoldedConv(const Chain& chain) const {
     const Node& node = *chain.first;
     ConvSpec spec = chain.Conv();
     Tensor W = Unordered(node.inputs[1]);
@@ -376,7 +419,24 @@ class Folding {
     spec.geometry.bias = !b.empty();
     spec.has_add = !chain.add.empty();
     spec.constant_weights = HasConstantWeights(node);
-    Tensor x = Newest(chain.image());
+    return {spec, W, b};
+  }
+
+  Tensor Convolution(const Chain& chain) {
+    auto [spec, W, b] = FoldedConv(chain);
+    Tensor x;
+    if (chain.inner) {
+      Folded inner = FoldedConv(*chain.inner);
+      x = Newest(chain.inner->image());
+      inner.spec.x_layout = x.layout();
+      std::optional<ExpandConvSpec> behind = Behind(*chain.inner, inner.spec, spec);
+      if (behind && Merges(chain.activation, *behind)) behind->activation = chain.activation;
+      if (behind && HasKernel(*behind, chain))
+        return Activated(chain, *behind, RunConvForward(*behind, x, W, b, inner.W, inner.b));
+      x = Convolution(*chain.inner);
+    } else {
+      x = Newest(chain.image());
+    }
     spec.x_layout = x.layout();
     if (Merges(chain.activation, spec)) spec.activation = chain.activation;
     if (chain.front) {
@@ -389,7 +449,8 @@ class Folding {
   }
 
   /// Whether the implementation that computes `spec` applies an activation, too.
-  bool Merges(const Activation& activation, ConvSpec spec) const {
+  template <class Spec>
+  bool Merges(const Activation& activation, Spec spec) const {
     if (activation.kind == ActivationKind::kRelu) return true;
     if (!activation || !formula::KeepsZero(activation)) return false;
     if (step_.device()->kind() != DeviceKind::kCpu) return false;

@@ -187,6 +187,51 @@ def test_a_convolution_applies_the_activation_behind_it(activation, kind, form):
     check_nan(net)
 
 
+@pytest.mark.cpu("GPUs have no such kernels")
+@pytest.mark.parametrize("activation", [None, *ACTIVATIONS])
+@pytest.mark.parametrize("biased", [True, False])
+def test_a_depthwise_convolution_makes_the_image_that_it_reads(activation, biased):
+    def forward(n, x):
+        z = n.pointwise(n.biased(x))
+        z = n.bn(z, activation=activation) if activation and not biased else z
+        z = ACTIVATIONS[activation](z) if activation and biased else z
+        return n.bn2(n.depthwise(z), activation=activation or "relu")
+
+    net = compiled(forward, images())
+    names = check(net, images(), images(1))
+    if "pointwise" not in graph_of(net).ToString():
+        return  # other kernels
+    assert sorted(names)[:2] == ["ConvForward", "ExpandConvForward"], graph_of(net).ToString()
+    with singa.opcheck(every=1, action="raise") as opcheck:
+        net(images())
+    assert opcheck.stats()["ExpandConvForward"]["checked"] == 1
+    for weights in (net.pointwise.W, net.depthwise.W, net.bn2.scale):
+        weights.copy_from_numpy(2 * weights.numpy())
+        check(net, images(), images(1))
+    nan = images()
+    nan[0, 3, 2, 2] = np.nan
+    net.graph(False)
+    want = np.isnan(net(nan).numpy())
+    net.graph(True)
+    np.testing.assert_array_equal(np.isnan(net(nan).numpy()), want)
+
+
+@pytest.mark.cpu("GPUs have no such kernels")
+def test_an_image_that_others_read_is_made():
+    def joined(n, x):
+        z = n.pointwise(x)
+        return autograd.cat([n.depthwise(z), z], 1)
+
+    def added(n, x):
+        return n.depthwise(autograd.add(n.pointwise(x), x))
+
+    def wide(n, x):
+        return n.depthwise(n.biased(x))
+
+    for forward in (joined, added, wide):
+        assert "ExpandConvForward" not in check(compiled(forward, images()), images(), images(1))
+
+
 def test_limits_that_change_zero_are_no_part_of_a_convolution():
     net = compiled(lambda n, x: autograd.clip(n.pointwise(n.biased(x)), 0.5, 2), images())
     assert "Clip" in check(net, images(), images(1))

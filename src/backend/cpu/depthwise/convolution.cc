@@ -33,7 +33,6 @@ int64_t BestLanes() {
 
 namespace {
 
-constexpr int64_t kMostRows = 32;          // of taps
 constexpr int64_t kMostGradientRows = 16;  // of dy, in a call
 constexpr int64_t kMostLanes = 16;
 
@@ -199,11 +198,13 @@ class FilterPlan final : public DepthwisePlan<T> {
  public:
   FilterPlan(const ConvSpec& spec, const NormConvSpec* norm, int64_t lanes, LaneTag tag)
       : Base(spec, norm, lanes, tag),
+        w_layout_(KeptLayout()),
         compute_(gradient_ && !across_.turned ? this->loops_.input_gradient
                                               : this->loops_.forward) {}
 
   LayoutPtr input_layout(size_t i) const override {
     if (i == 0) return gradient_ ? this->y_layout_ : this->x_layout_;
+    if (i == 1) return w_layout_;
     return spec_.has_add && i == spec_.add_input() ? this->y_layout_ : nullptr;
   }
   LayoutPtr output_layout(size_t) const override {
@@ -217,13 +218,16 @@ class FilterPlan final : public DepthwisePlan<T> {
   }
 
   void Run(const Execution& execution) const override {
-    auto* weights = static_cast<float*>(execution.workspace);
-    float* bias = weights + this->vectors() * this->weights_size();
-    Prepare(execution, weights, bias);
+    auto* bias = static_cast<float*>(execution.workspace);
+    float* front = bias + this->vectors() * panels_.lanes;
+    float* weights = front + this->front_size();
+    float* windows = bias + shared_size();
+    PrepareBias(execution, bias);
+    if (!w_layout_) Prepare(execution.in<T>(1), weights);
     const Call call{execution.in<T>(0),
-                    weights,
+                    w_layout_ ? execution.in<float>(1) : weights,
                     bias,
-                    this->FrontOf(execution, bias + this->vectors() * panels_.lanes),
+                    this->FrontOf(execution, front),
                     spec_.has_add ? execution.in<T>(spec_.add_input()) : nullptr,
                     execution.out<T>(0)};
     const int64_t rows = to().images * this->planes() * to().height;
@@ -233,7 +237,7 @@ class FilterPlan final : public DepthwisePlan<T> {
     ParallelItems(pieces, threads_, [&](Items& items) {
       for (const int64_t i : items)
         RunRows(call, rows * i / pieces, rows * (i + 1) / pieces,
-                weights + shared_size() + items.thread() * this->window_size());
+                windows + items.thread() * this->window_size());
     });
   }
 
@@ -248,14 +252,30 @@ class FilterPlan final : public DepthwisePlan<T> {
 
   const Lanes& to() const { return gradient_ ? this->x_ : this->y_; }
   int64_t shared_size() const {
-    return this->vectors() * (this->weights_size() + panels_.lanes) + this->front_size();
+    const int64_t weights = w_layout_ ? 0 : this->vectors() * this->weights_size();
+    return this->vectors() * panels_.lanes + this->front_size() + weights;
   }
 
-  /// Arranges weights and bias as the loops read them; without a bias, or a channel, zeros.
-  void Prepare(const Execution& execution, float* weights, float* bias) const {
+  /// The layout of constant weights in which the loops read them; null: none.
+  LayoutPtr KeptLayout() const {
+    const int64_t lanes = panels_.lanes;
+    if (!spec_.constant_weights || gradient_ || group_ != 1 || spec_.dtype != kFloat32 ||
+        this->vectors() != CeilDivide(this->channels(), lanes))
+      return nullptr;
+    return LayoutOfFilters(spec_, lanes);
+  }
+
+  /// Without a bias, or a channel, zeros.
+  void PrepareBias(const Execution& execution, float* bias) const {
+    const bool has_bias = spec_.geometry.bias && !gradient_;
+    if (has_bias) LoadStrided(execution.in<T>(2), 1, this->channels(), bias);
+    const int64_t filled = has_bias ? this->channels() : 0;
+    std::fill_n(bias + filled, this->vectors() * panels_.lanes - filled, 0.0f);
+  }
+
+  /// Arranges weights as the loops read them; without a channel, zeros.
+  void Prepare(const T* w, float* weights) const {
     const Recorder& r = spec_.geometry;
-    const T* w = execution.in<T>(1);
-    const T* b = r.bias && !gradient_ ? execution.in<T>(2) : nullptr;
     const int64_t lanes = panels_.lanes, height = r.kernel_h(), width = r.kernel_w();
     ParallelFor(this->vectors(), kParallelGrain / this->weights_size() + 1,
                 [&](int64_t begin, int64_t end) {
@@ -263,11 +283,6 @@ class FilterPlan final : public DepthwisePlan<T> {
                   for (int64_t v = begin; v < end; ++v) {
                     float* to = weights + v * this->weights_size();
                     std::fill_n(to, this->weights_size(), 0.0f);
-                    std::fill_n(bias + v * lanes, lanes, 0.0f);
-                    if (b)
-                      this->ForLanes(v, [&](int64_t channel, int64_t lane) {
-                        bias[v * lanes + lane] = Convert<float>(b[channel]);
-                      });
                     for (int64_t term = 0; term < group_; ++term, to += this->row_size()) {
                       size_t count = 0;
                       this->ForLanes(v, [&](int64_t channel, int64_t) {
@@ -343,6 +358,7 @@ class FilterPlan final : public DepthwisePlan<T> {
            to().images * to().image_step * static_cast<int64_t>(sizeof(T)) >= kStreamedBytes;
   }
 
+  const LayoutPtr w_layout_;  // of kept weights; null: they are arranged in each call
   void (*compute_)(const RowCall<T>&);
 };
 
@@ -513,6 +529,18 @@ PlanPtr MakePlanOf(const ConvSpec& spec, const NormConvSpec* norm, int64_t lanes
 }
 
 }  // namespace
+
+Loops<float> LoopsOfChannels(const ConvSpec& spec, int64_t lanes) {
+  return LoopsFor<float>(spec, lanes);
+}
+
+LayoutPtr LayoutOfFilters(const ConvSpec& spec, int64_t lanes) {
+  const bool signal = spec.geometry.spatial == 1;
+  return MakeBlockedLayout(
+      Placement::Of(spec.geometry.weight_shape(),
+                    signal ? std::vector{0, 1, 2} : std::vector{0, 1, 2, 3}, {{0, lanes}}),
+      spec.dtype, signal ? "oiw" : "oihw");
+}
 
 std::string Refuses(const ConvSpec& spec, int64_t lanes) {
   const Recorder& r = spec.geometry;

@@ -10,6 +10,7 @@
 #include "backend/cpu/depthwise/loops.h"
 #include "core/device/instruction_set.h"
 #include "core/layout/channel_lanes.h"
+#include "model/operation/conv/expand_conv_spec.h"
 #include "model/operation/conv/norm_conv_spec.h"
 #include "model/operation/conv/spec.h"
 #include "singa/core/plan.h"
@@ -25,5 +26,13 @@ PlanPtr MakePlan(const ConvSpec& spec, int64_t lanes = BestLanes());
 /// The same with a batch norm in front.
 std::string Refuses(const NormConvSpec& spec, int64_t lanes = BestLanes());
 PlanPtr MakePlan(const NormConvSpec& spec, int64_t lanes = BestLanes());
+/// The same of an image that is made where it is read (expanded.cc).
+std::string Refuses(const ExpandConvSpec& spec, int64_t lanes = BestLanes());
+PlanPtr MakePlan(const ExpandConvSpec& spec, int64_t lanes = BestLanes());
+
+/// The loops of a convolution of single channels, and the layout of constant weights that they
+/// read.
+Loops<float> LoopsOfChannels(const ConvSpec& spec, int64_t lanes);
+LayoutPtr LayoutOfFilters(const ConvSpec& spec, int64_t lanes);
 
 }  // namespace singa::cpu::depthwise

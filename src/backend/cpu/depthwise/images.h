@@ -14,6 +14,9 @@
 
 namespace singa::cpu::depthwise {
 
+/// The most rows of taps.
+inline constexpr int64_t kMostRows = 32;
+
 /// The rows of the source, x or dy, that each row of results reads.
 struct Down {
   int64_t taps, stride, dilation, pad;

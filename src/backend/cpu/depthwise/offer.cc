@@ -60,6 +60,12 @@ SINGA_KERNELS(cpu) {
       DeviceKind::kCpu, "depthwise",
       {.refuses = [](const NormConvSpec& spec) { return depthwise::Refuses(spec); },
        .make = [](const NormConvSpec& spec) -> PlanOrReason { return depthwise::MakePlan(spec); }});
+  Register<ExpandConvSpec>(
+      DeviceKind::kCpu, "depthwise",
+      {.refuses = [](const ExpandConvSpec& spec) { return depthwise::Refuses(spec); },
+       .make = [](const ExpandConvSpec& spec) -> PlanOrReason {
+         return depthwise::MakePlan(spec);
+       }});
 }
 
 }  // namespace singa::cpu

@@ -13,18 +13,17 @@
 
 namespace singa::cpu::pointwise {
 
-Loops BestLoops() {
+Loops LoopsOf(int64_t lanes) {
 #if defined(__x86_64__)
-  const InstructionSet set = AllowedInstructionSet();
-  return set >= InstructionSet::kAvx512 ? LoopsAvx512()
-         : set >= InstructionSet::kAvx2 ? LoopsAvx2()
-                                        : Loops();
+  return lanes == 16 ? LoopsAvx512() : lanes == 8 ? LoopsAvx2() : Loops();
 #elif defined(__aarch64__)
-  return LoopsNeon();
+  return lanes == 8 ? LoopsNeon() : Loops();
 #else
   return {};
 #endif
 }
+
+Loops BestLoops() { return LoopsOf(VectorLanes()); }
 
 namespace {
 
@@ -35,7 +34,13 @@ constexpr int64_t kAhead = 2048;              // floats
 
 LaneTag BlockedTag(int64_t lanes) { return lanes == 16 ? LaneTag::kNChw16c : LaneTag::kNChw8c; }
 
-/// The tag of x, if the loops read its layout. Images of one pixel are row-major in channels-last.
+/// Whether blocks of channels would be largely empty.
+bool IsNarrow(int64_t channels, int64_t lanes) {
+  return RoundUp(channels, lanes) * 100 > channels * 115;
+}
+
+}  // namespace
+
 std::optional<LaneTag> TagOfX(const ConvSpec& spec, int64_t lanes) {
   const Shape shape = spec.geometry.input_shape();
   if (!spec.x_layout && spec.geometry.pixels() == 1) return LaneTag::kNhwc;
@@ -43,17 +48,22 @@ std::optional<LaneTag> TagOfX(const ConvSpec& spec, int64_t lanes) {
   return tag == LaneTag::kNhwc || tag == BlockedTag(lanes) ? tag : std::nullopt;
 }
 
-/// Whether blocks of channels would be largely empty.
-bool IsNarrow(int64_t channels, int64_t lanes) {
-  return RoundUp(channels, lanes) * 100 > channels * 115;
-}
-
-/// The tag of x, unless blocks would be largely empty, or only those of x are and no results' are.
+/// That of x, unless blocks would be largely empty, or only those of x are and no results' are.
 LaneTag TagOfY(const ConvSpec& spec, LaneTag x, int64_t lanes) {
   const Recorder& r = spec.geometry;
   if ((r.pixels() == 1 && !spec.x_layout) || IsNarrow(r.out_channels, lanes)) return LaneTag::kNhwc;
   return IsNarrow(r.in_channels, lanes) && r.out_channels % lanes == 0 ? BlockedTag(lanes) : x;
 }
+
+LayoutPtr FilterLayout(const ConvSpec& spec, int64_t lanes) {
+  const Shape shape = spec.geometry.weight_shape();
+  std::vector<int> axes;
+  for (int axis = 0; axis < shape.rank(); ++axis) axes.push_back(axis);
+  return MakeBlockedLayout(Placement::Of(shape, axes, {{1, lanes}, {0, lanes}}), spec.dtype,
+                           spec.geometry.spatial == 1 ? "oiw" : "oihw");
+}
+
+namespace {
 
 class PointwisePlan final : public Plan {
  public:
@@ -65,10 +75,7 @@ class PointwisePlan final : public Plan {
         y_(spec.geometry.output_shape(), y_tag),
         x_layout_(LaneLayout(spec.geometry.input_shape(), spec.dtype, x_tag)),
         y_layout_(LaneLayout(spec.geometry.output_shape(), spec.dtype, y_tag)),
-        w_layout_(MakeBlockedLayout(
-            Placement::Of(spec.geometry.weight_shape(), AxesOf(spec.geometry.weight_shape()),
-                          {{1, loops.lanes}, {0, loops.lanes}}),
-            spec.dtype, LettersOf(spec.geometry))),
+        w_layout_(FilterLayout(spec, loops.lanes)),
         in_blocks_(CeilDivide(x_.channels, loops.lanes)),
         blocks_(CeilDivide(y_.channels, loops.lanes)) {
     const Recorder& r = spec.geometry;
@@ -126,13 +133,6 @@ class PointwisePlan final : public Plan {
     const float *x, *w, *bias, *add;
     float* y;
   };
-
-  static std::vector<int> AxesOf(const Shape& shape) {
-    std::vector<int> axes;
-    for (int axis = 0; axis < shape.rank(); ++axis) axes.push_back(axis);
-    return axes;
-  }
-  static const char* LettersOf(const Recorder& r) { return r.spatial == 1 ? "oiw" : "oihw"; }
 
   int64_t bias_size() const { return blocks_ * loops_.lanes; }
   int64_t copy_size() const { return copies_ ? in_blocks_ * copy_step() : 0; }

@@ -227,9 +227,11 @@ TEST_P(Depthwise, RefusesBatchNorms) {
   EXPECT_NE(cpu::depthwise::Refuses(spec, GetParam()), "");
 }
 
-/// The options of inference: an addition, in y's memory or separate, and an activation.
+/// The options of inference: an addition, in y's memory or separate, an activation, and filters
+/// that are kept in the layout of the loops.
 TEST_P(Depthwise, ForwardWithAddAndActivation) {
   Random random(2);
+  int kept_filters = 0;
   for (int i = 0; i < 100 && !HasFailure(); ++i) {
     const LaneTag tag = kTags[random.Int(0, 2)];
     const DType dtype = random.Coin() ? kFloat32 : kBFloat16;
@@ -237,6 +239,7 @@ TEST_P(Depthwise, ForwardWithAddAndActivation) {
     ConvSpec spec = SpecOf(ConvPass::kForward, g, dtype, tag);
     spec.has_add = random.Coin();
     spec.activation = AnyActivation(random);
+    spec.constant_weights = random.Coin();
     SCOPED_TRACE(g.ToString() + DTypeName(dtype) + ActivationSuffix(spec.activation));
     std::vector<Tensor> inputs = {RandomTensor(random, g.input_shape(), dtype),
                                   RandomTensor(random, g.weight_shape(), dtype)};
@@ -246,8 +249,11 @@ TEST_P(Depthwise, ForwardWithAddAndActivation) {
     const Tensor result = RunPass(spec, inputs, {g.output_shape()}, GetParam())[0];
     if (HasLayout(g, tag)) ExpectIn(result, tag, "y");
     ExpectRounded(result, y, "y");
-    if (!spec.has_add) continue;
     const PlanPtr plan = cpu::depthwise::MakePlan(spec, GetParam());
+    const bool kept = plan->input_layout(1) != nullptr;
+    EXPECT_TRUE(!kept || (spec.constant_weights && dtype == kFloat32));
+    kept_filters += kept;
+    if (!spec.has_add) continue;
     ASSERT_EQ(plan->inplace_input(0), static_cast<int>(spec.add_input()));
     std::vector<Tensor> wanted;
     for (const Tensor& input : inputs) wanted.push_back(InPlanLayout(*plan, wanted.size(), input));
@@ -256,6 +262,7 @@ TEST_P(Depthwise, ForwardWithAddAndActivation) {
     DefaultDevice()->Exec(spec.op(), plan, wanted, {&own, 1});
     ExpectRounded(own, y, "y in place");
   }
+  EXPECT_GT(kept_filters, 5);
 }
 
 /// The same bits for any number of threads, on images that are written past the caches.

@@ -25,6 +25,8 @@ from .replays import Replays
 from .runs import Graph, Run, function_class, imported
 from .signature import Signature, Value, assignments, changed, signature
 
+#: Types of results that stay as they are.
+_OF_RESULTS = (bool, int, float, str, bytes, type(None))
 #: Most graphs of one module: others take the places of the oldest.
 _MOST_GRAPHS = 32
 #: Methods of Models, which a module of PyTorch does not have.
@@ -70,7 +72,9 @@ def accelerate(module: Any) -> Any:
     if isinstance(module, parallel.DistributedDataParallel | parallel.DataParallel):
         _refuse_parallel(type(module).__name__)
     if isinstance(module, torch.jit.ScriptModule):
-        raise NotImplementedError("[accelerate] give the module that was scripted or traced")
+        raise NotImplementedError(
+            "[accelerate] a module of torch.jit: give the one that was scripted or traced"
+        )
     kind = _module_class(torch)
     return module if isinstance(module, kind) else kind(module)
 
@@ -216,7 +220,13 @@ class _Runner:
         for x in inputs:
             if x.device.type != "cpu":
                 raise NotImplementedError(
-                    f"[accelerate] an input is on {x.device}: singa computes on the CPU here"
+                    f"[accelerate] an input is on {x.device}: give it on the CPU. "
+                    "singa.from_torch computes on GPUs"
+                )
+            if x.layout != self.torch.strided or x.is_quantized or x.is_nested:
+                kind = "nested" if x.is_nested else "quantised" if x.is_quantized else x.layout
+                raise NotImplementedError(
+                    f"[accelerate] an input is {kind}: give a dense tensor of numbers"
                 )
         torch = self.torch
         kinds = [
@@ -251,6 +261,15 @@ class _Runner:
             raise NotImplementedError(
                 "[accelerate] the module does something else for a batch of 1, which torch.export "
                 "does not follow"
+            )
+        assigned = graph.exported.assigned
+        if assigned and now.trains and torch.is_grad_enabled():
+            names = ", ".join(name.replace("self.inner.", "self.") for name in assigned)
+            warnings.warn(
+                f"[accelerate] the module sets {names} in its call. They are not set here: return "
+                "the tensors, if they are needed outside",
+                GraphWarning,
+                stacklevel=3,
             )
         self.last = after
         self.graphs.setdefault((after.key, spec, tuple(kinds)), []).append(graph)
@@ -359,7 +378,15 @@ def _call_class(torch: Any, count: int) -> Any:
             for x in results:
                 is_output = isinstance(x, torch.Tensor)
                 if isinstance(x, torch.SymInt | torch.SymFloat | torch.SymBool):
-                    raise NotImplementedError("a result is a length of an input")
+                    raise NotImplementedError(
+                        "a result is a length of an input: read it from the input, outside"
+                    )
+                if not is_output and type(x) not in _OF_RESULTS:
+                    raise NotImplementedError(
+                        f"a result of type {type(x).__name__}: return tensors, numbers and texts, "
+                        "also in lists, tuples and dicts, or in a class that is registered by "
+                        "torch.export.register_dataclass"
+                    )
                 places.append((is_output, len(outputs) if is_output else x))
                 outputs += [x] * is_output
             self._see((spec, places, [x for part in before for x in assignments(*part)]))

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.random
@@ -24,7 +24,7 @@ from . import guards
 from .arguments import Value
 from .front import NUMBERS, is_of_numbers
 from .operators import registry
-from .refusals import check_parts, is_own, refusal, refusing
+from .refusals import check_parts, is_own, refusal, refusing, without_new_state
 
 #: The oldest version that has been tried.
 OLDEST = (2, 6)
@@ -38,8 +38,10 @@ _SAME = (
 #: values, for which a step would have to wait.
 _WITHOUT_RESULT = (
     *("_assert_tensor_metadata", "sym_constrain_range", "sym_constrain_range_for_size"),
-    *("_assert_async", "_assert_async.msg"),
+    *("_assert_async", "_assert_async.msg", "_linalg_check_errors"),
 )
+#: Calls an operator after others: its first argument and its first result are a token.
+_ORDERED = "torch.ops.higher_order.with_effects"
 #: Operators that draw numbers, or that have no values.
 _NOT_FOLDED = re.compile(r"empty|rand|bernoulli|dropout|normal|uniform")
 #: Operators whose running statistics singa updates in place: arguments 3 and 4, results 3 and 4.
@@ -49,6 +51,8 @@ _OF_TRAINING = (_UPDATES, "native_dropout", "bernoulli.p", "scaled_dot_product_a
 _SIZE = r"L\['\w+'\](?:\[\d+\])?\.size\(\)\[\d+\]"
 #: That lengths of two inputs are equal, which their types say.
 _EQUAL = re.compile(rf"{_SIZE} == {_SIZE}")
+#: What PyTorch warns of.
+_ASSIGNED = re.compile(r"The tensor attributes? (.*) w(?:as|ere) assigned during export")
 #: Most elements of a constant that is computed ahead.
 _MOST_FOLDED = 1 << 24
 
@@ -60,12 +64,14 @@ class Exported:
     written  the buffers that a run changes: the names of their values afterwards, by their own
     outputs  the form of the result: the number of an output, or a list or dict of forms
     guards   what has to hold for the lengths of inputs; see `guards`
+    assigned  attributes that a call sets to tensors, which a graph does not
     """
 
     graph: Graph
     written: dict[str, str] = field(default_factory=dict)
     outputs: Any = 0
     guards: list[Any] = field(default_factory=list)
+    assigned: list[str] = field(default_factory=list)
 
 
 def require_torch(function: str = "from_torch", since: tuple[int, int] = OLDEST) -> ModuleType:
@@ -128,11 +134,13 @@ def export(
     numbers elsewhere than in PyTorch, and the module's own error where it cannot be called with
     these inputs. An accelerated module lies in another one, and may have hooks of gradients."""
     check_parts(torch, module.inner if accelerated else module, accelerated)
-    with torch.random.fork_rng(devices=[]), _mode(module, training), warnings.catch_warnings():
+    quiet = warnings.catch_warnings(record=True)
+    with torch.random.fork_rng(devices=[]), _mode(module, training), quiet as said:
         warnings.simplefilter("ignore")
+        warnings.filterwarnings("always", message=_ASSIGNED.pattern)
         before = random_numbers()
         try:
-            with refusing(torch):
+            with refusing(torch), without_new_state(torch, module):
                 program, is_open = _program(torch, module, inputs, dynamic)
                 now = random_numbers()
                 moved = [name for name, then in now.items() if before[name] != then]
@@ -147,7 +155,10 @@ def export(
         except Exception as error:  # of many kinds
             raise refusal(torch, module, inputs, error) from error
     translation = _Translation(torch, module, program, inputs, training, accelerated)
-    return translation.result(is_open, bool(dynamic))
+    exported = translation.result(is_open, bool(dynamic))
+    found = [_ASSIGNED.match(str(each.message)) for each in said]
+    exported.assigned = sorted({name for each in found if each for name in each[1].split(", ")})
+    return exported
 
 
 def _keep_constants_of_no_grad(torch: Any, program: Any) -> None:
@@ -255,9 +266,7 @@ class _Translation:
         """The graph. `is_open`: PyTorch has not refused an open batch; `is_dynamic`: other axes are
         open, too."""
         program = self.program
-        for node in [*program.graph.nodes]:
-            if node.op == "call_function" and self._operator(node.target) in _WITHOUT_RESULT:
-                program.graph.erase_node(node)
+        self._leave_out_checks(program.graph)
         program.graph.eliminate_dead_code()
         specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
         for node in program.graph.nodes:
@@ -276,6 +285,19 @@ class _Translation:
             for name, x in zip(self.graph.inputs, self.inputs, strict=True):
                 self.graph.types[name] = ValueType(type_name(x.dtype), tuple(x.shape))
         return exported
+
+    def _leave_out_checks(self, graph: Any) -> None:
+        for node in [*graph.nodes]:
+            if node.op != "call_function":
+                continue
+            name = self._operator(node.target)
+            if name == _ORDERED and operator_name(node.args[1]) in _WITHOUT_RESULT:
+                for token in [*node.users]:
+                    token.replace_all_uses_with(node.args[0])
+                    graph.erase_node(token)
+                graph.erase_node(node)
+            elif name in _WITHOUT_RESULT:
+                graph.erase_node(node)
 
     # Values.
 
@@ -346,10 +368,16 @@ class _Translation:
             self.folded[name] = self.program.constants[spec.target].detach()
         elif kind == "USER_INPUT" and isinstance(node.meta.get("val"), self.torch.Tensor):
             self.graph.inputs.append(name)
-        else:
-            problem = Problem(node.name, kind.lower(), 0, "singa takes tensors as inputs alone")
-            raise UnsupportedError([problem], "from_torch")
+        elif kind == "CUSTOM_OBJ" and spec.arg.class_fqn.endswith("Generator"):
+            (user, *_) = node.users
+            reason = f"a torch.Generator{self._at(user)}: leave it out, singa.seed starts them all"
+            self._refuse(user.name, self._operator(user.target), reason)
+        elif kind != "TOKEN":
+            self._refuse(node.name, kind.lower(), "singa takes tensors as inputs alone")
         self.types[name] = self._type(node.meta.get("val"))
+
+    def _refuse(self, node: str, operator: str, reason: str) -> NoReturn:
+        raise UnsupportedError([Problem(node, operator, 0, reason)], "from_torch")
 
     def _is_written(self, buffer: str) -> bool:
         return buffer in self.program.graph_signature.buffers_to_mutate.values()
@@ -369,6 +397,8 @@ class _Translation:
         if op in _SAME:
             self.names[node.name] = self.names[node.args[0].name]
             return
+        if op == _ORDERED:
+            op = operator_name(node.args[1])
         if self._fold(node, op):
             return
         inputs: list[str] = []
@@ -491,7 +521,8 @@ class _Translation:
 
     def _outputs(self, exported: Exported) -> None:
         torch, graph = self.torch, self.graph
-        signature = self.program.graph_signature
+        program = self.program
+        signature = program.graph_signature
         results = []
         for spec in signature.output_specs:
             kind = spec.kind.name
@@ -501,15 +532,24 @@ class _Translation:
                 name = self.names[spec.arg.name]
                 if name != spec.target:  # batch norm has updated the buffer itself
                     exported.written[spec.target] = name
-            else:
-                what = f"{kind.lower()} {getattr(spec, 'target', None) or spec.arg}"
-                if kind == "USER_OUTPUT":
-                    got = repr(spec.arg.value) if hasattr(spec.arg, "value") else "a length"
-                    what = f"results are tensors, or lists or dicts of them, got {got}"
-                problem = Problem(graph.name, "output", 0, what)
-                raise UnsupportedError([problem], "from_torch")
+            elif kind == "USER_OUTPUT":
+                got = repr(spec.arg.value) if hasattr(spec.arg, "value") else "a length"
+                what = f"results are tensors, or lists or dicts of them, got {got}"
+                self._refuse(graph.name, "output", what)
+            elif kind != "TOKEN":
+                (node,) = [each for each in program.graph.nodes if each.name == spec.arg.name]
+                instead = "outside of the module"
+                if kind == "USER_INPUT_MUTATION":
+                    what, instead = "an input", "to a copy of it (x.clone(), inplace=False)"
+                elif kind == "PARAMETER_MUTATION":
+                    name = spec.target.removeprefix("inner.") if self.accelerated else spec.target
+                    what = f"its parameter {name}"
+                else:
+                    what = kind.lower()
+                reason = f"it writes to {what}{self._at(node)}: write {instead}"
+                self._refuse(graph.name, "output", reason)
         form = torch.utils._pytree.tree_unflatten(
-            list(range(len(results))), self.program.call_spec.out_spec
+            list(range(len(results))), program.call_spec.out_spec
         )
         exported.outputs = _form(form)
         graph.outputs = [*results, *exported.written.values()]
@@ -534,6 +574,11 @@ class _Translation:
         found = re.findall(r'File "([^"]+)", line (\d+)', trace)
         own = [each for each in found if is_own(each[0], self.package)]
         return "{} line {}".format(*own[-1]) if own else ""
+
+    def _at(self, node: Any) -> str:
+        """The same, for an error."""
+        where = self._where(node)
+        return f" at {where}" if where else ""
 
 
 #: Options that say where and how PyTorch keeps a result.

@@ -67,6 +67,13 @@ _INSTEAD = {
     "masked_select": _COUNT,
 }
 
+#: What to take instead of a type, by the first part of its name.
+_TYPES = {
+    "complex": "compute with both parts",
+    "float": "take bfloat16",
+    "": "take int32 or int64",
+}
+
 #: What names of operators have besides what people call them.
 _ADDED = re.compile(r"^_?(native_)?|_legit\w*|\.\w+$")
 
@@ -103,8 +110,8 @@ def _choose(node: Node) -> Reader:
         raise Refused(_INSTEAD.get(node.op, _WITHOUT))
     for value in (*node.input_types, *node.output_types):
         if value.type is not None and not is_singas(value.type):
-            instead = ": compute with both parts" if value.type.startswith("complex") else ""
-            raise Refused(f"singa has no tensors of type {value.type}{instead}")
+            instead = next(words for name, words in _TYPES.items() if value.type.startswith(name))
+            raise Refused(f"singa has no tensors of type {value.type}: {instead}")
     templates = [node.attributes["arguments"], node.attributes["options"]]
     host = tuple(sorted(sizes_among(templates)))
     return Reader(node.op, "", (1,), _make, host=host)

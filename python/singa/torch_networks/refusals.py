@@ -6,22 +6,31 @@ import contextlib
 import copy
 import logging
 import os
+import re
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
 from ..networks.errors import Problem, UnsupportedError
 
-#: Functions with a gradient of their own that change none.
-_FUNCTIONS_WITHOUT_EFFECT = ("_NoopSaveInputs",)
+#: Functions with a gradient of their own that change none, and those of operators of libraries,
+#: which the table of operators refuses.
+_FUNCTIONS_WITHOUT_EFFECT = ("_NoopSaveInputs", "GeneratedBackwardFor_")
+#: One export at a time, since it changes functions of PyTorch.
+_EXPORTING = threading.RLock()
+_VALUES = "depends on elements of a tensor"
+_GRADIENTS = "write the derivative out"
+_SCRIPTED = "a module of torch.jit: give the one that was scripted or traced"
+_IN_INIT = "make it in __init__, or call the module once in PyTorch"
+_IN_FUNC = f"a gradient inside the module (torch.func): {_GRADIENTS}"
 #: Singa's words for what PyTorch says, by a part of it.
 _IN_WORDS = {
     "data-dependent": (
-        "what Python does depends on elements of a tensor (a branch, a loop, a length): take "
-        "torch.where, which computes both sides, or decide by shapes"
+        f"what Python does {_VALUES} (a branch, a loop, a length): take torch.where, which "
+        "computes both sides, or decide by shapes"
     ),
     ".numpy() is not supported": (
         "a tensor becomes an array of NumPy, in which no graph follows it: write this with "
@@ -30,12 +39,18 @@ _IN_WORDS = {
     "unpack the object at pos": (
         "elements of a tensor are lengths: decide them outside of the module"
     ),
-    "TensorWrapper": "a gradient inside the module (torch.func): write the derivative out",
+    "data pointer": "Python reads where a tensor lies: leave data_ptr out",
+    "quantize": "singa's networks of PyTorch are of floats: take Model.quantize afterwards",
     "_sparse": "singa has no sparse tensors: take dense ones",
     "SparseTensor": "singa has no sparse tensors: take dense ones",
 }
+#: PyTorch's errors whose text is the name of an operator.
+_OF_AN_OPERATOR = ("DataDependentOutputException", "DynamicOutputShapeException")
+#: An operator that calls functions, such as a loop.
+_OF_FUNCTIONS = re.compile(r"Higher Order Operator: torch\.(?:ops\.higher_order\.)?(\w+)")
 #: What PyTorch adds to every error.
 _ADDED = "The error above occurred when calling torch.export"
+_PYTHON = os.path.dirname(os.__file__)
 _SINGA = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -50,7 +65,7 @@ def check_parts(torch: Any, module: Any, accelerated: bool = False) -> None:
         if isinstance(part, parallel):
             problems.append(_problem(name, kind, "give its .module; opt.DistOpt trains on ranks"))
         elif isinstance(part, torch.jit.ScriptModule):
-            problems.append(_problem(name, kind, "give the module that was scripted or traced"))
+            problems.append(_problem(name, kind, _SCRIPTED))
         elif path.startswith(tuple(quantised)):
             continue
         elif ".quantized" in kind.__module__:
@@ -84,41 +99,90 @@ def _problem(name: str, kind: type, reason: str) -> Problem:
 @contextmanager
 def refusing(torch: Any) -> Iterator[None]:
     """Has export refuse what it would leave out: gradients that a module defines, changes or
-    computes, and `inference_mode`. What PyTorch prints besides its error is left out."""
+    computes, and `inference_mode`. What PyTorch prints besides its error is left out. Other threads
+    may do all of this in the meantime."""
+    thread = threading.get_ident()
+    package = os.path.dirname(torch.__file__)
     # Function.apply, which scripts may have bound already, calls that of its base.
     function, mode = torch.autograd.function._SingleLevelFunction, torch.inference_mode
-    before = mode.__enter__, torch.Tensor.register_hook, torch.autograd.grad
 
     def apply_known(cls: Any, *args: Any, **options: Any) -> Any:
-        if cls.__name__ in _FUNCTIONS_WITHOUT_EFFECT:
+        if threading.get_ident() != thread or cls.__name__.startswith(_FUNCTIONS_WITHOUT_EFFECT):
             return super(function, cls).apply(*args, **options)
+        if cls.__name__ == "CheckpointFunction":
+            raise NotImplementedError("torch.utils.checkpoint: give it use_reentrant=False")
         raise NotImplementedError(
             f"{cls.__name__} is a custom autograd.Function: write it with operators whose "
             "gradients PyTorch knows, such as x + (f(x) - x).detach() for f with the gradient of x"
         )
 
-    def refuse_hook(x: Any, hook: Any) -> Any:
-        raise NotImplementedError("register_hook: a hook of a gradient")
+    def refused(call: Any, reason: str, refuses: Callable[..., bool]) -> Any:
+        """A function that raises an error in this thread, if `refuses` holds."""
 
-    def refuse_mode(self: Any) -> Any:
-        if self.mode:
-            raise NotImplementedError("inference_mode: use no_grad")
-        return before[0](self)
+        def refuse(*args: Any, **options: Any) -> Any:
+            if threading.get_ident() != thread or not refuses(*args):
+                return call(*args, **options)
+            raise NotImplementedError(reason)
 
-    def refuse_gradients(*args: Any, **options: Any) -> Any:
-        if not is_own(sys._getframe(1).f_code.co_filename, os.path.dirname(torch.__file__)):
-            return before[2](*args, **options)
-        raise NotImplementedError("torch.autograd.grad inside the module: write the derivative out")
+        return refuse
 
-    function.apply = classmethod(apply_known)
-    mode.__enter__, torch.Tensor.register_hook = refuse_mode, refuse_hook
-    torch.autograd.grad = refuse_gradients
-    try:
-        with _quiet():
+    def is_called_by_module(*args: Any) -> bool:
+        return is_own(sys._getframe(2).f_code.co_filename, package)
+
+    hook = "register_hook inside the module: give the hook to the result"
+    inside = f"inside the module: {_GRADIENTS}"
+    own, made = is_called_by_module, f"a call makes a Parameter: {_IN_INIT}"
+    changes: list[tuple[Any, str, str, Callable[..., bool]]] = [
+        (mode, "__enter__", "inference_mode: use no_grad", lambda self: self.mode),
+        (torch.Tensor, "register_hook", hook, lambda *_: True),
+        (torch.Tensor, "backward", f"backward {inside}", own),
+        (torch.autograd, "backward", f"torch.autograd.backward {inside}", own),
+        (torch.autograd, "grad", f"torch.autograd.grad {inside}", own),
+        (torch.nn.Parameter, "__new__", made, own),
+        (torch._functorch.eager_transforms, "grad_increment_nesting", _IN_FUNC, lambda *_: True),
+    ]
+    with _EXPORTING, _quiet():
+        before = [(owner, name, getattr(owner, name)) for owner, name, *_ in changes]
+        function.apply = classmethod(apply_known)
+        for owner, name, reason, refuses in changes:
+            setattr(owner, name, refused(getattr(owner, name), reason, refuses))
+        try:
             yield
+        finally:
+            del function.apply
+            for owner, name, call in before:
+                setattr(owner, name, call)
+
+
+@contextmanager
+def without_new_state(torch: Any, module: Any) -> Iterator[None]:
+    """Takes back what a call makes, since PyTorch's export leaves tensors without elements. Raises
+    NotImplementedError for parameters, buffers and parts."""
+    before = [
+        (path, part, dict(part._parameters), {*part._buffers}, dict(part._modules), {*vars(part)})
+        for path, part in module.named_modules()
+    ]
+    made: list[str] = []
+    leaves = torch.utils._pytree.tree_leaves
+    try:
+        yield
     finally:
-        del function.apply
-        mode.__enter__, torch.Tensor.register_hook, torch.autograd.grad = before
+        for path, part, parameters, buffers, parts, attributes in before:
+            for name in {*vars(part)} - attributes:
+                if any(isinstance(x, torch.Tensor) for x in leaves(vars(part)[name])):
+                    del vars(part)[name]
+            for held, old in ((part._parameters, parameters), (part._modules, parts)):
+                new = [name for name, value in held.items() if old.get(name) is not value]
+                made += [f"{path}.{name}" for name in new]
+                if new:
+                    held.clear()
+                    held.update(old)
+            for name in {*part._buffers} - buffers:
+                made.append(f"{path}.{name}")
+                del part._buffers[name]
+    if made:
+        names = ", ".join(name.removeprefix("inner").lstrip(".") for name in made)
+        raise NotImplementedError(f"a call makes {names}: {_IN_INIT}")
 
 
 class _OfOthers:
@@ -168,14 +232,24 @@ def _quiet() -> Iterator[None]:
 def refusal(torch: Any, module: Any, inputs: tuple[Any, ...], error: Exception) -> Exception:
     """The error to raise where export has raised one: that of the module, if PyTorch itself cannot
     call it with these inputs."""
-    own = _error_of_call(torch, module, inputs)
+    own = None if _is_of_singa(error) else _error_of_call(torch, module, inputs)
     if own is not None:
         shapes = ", ".join(f"{tuple(x.shape)} {x.dtype}" for x in inputs)
         own.add_note(f"{module._get_name()} itself raises this in PyTorch, for inputs {shapes}")
         return own
-    return UnsupportedError(
-        [Problem(module._get_name(), "torch.export", 0, _in_words(torch, error))], "from_torch"
-    )
+    reason, path = _in_words(torch, module, error)
+    part = module.get_submodule(path)
+    name = path.removeprefix("inner").lstrip(".") or module._get_name()
+    kind = "torch.export" if name == module._get_name() else type(part).__name__
+    return UnsupportedError([Problem(name, kind, 0, reason)], "from_torch")
+
+
+def _is_of_singa(error: Exception) -> bool:
+    """Whether singa has raised it."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(_SINGA)
 
 
 def _error_of_call(torch: Any, module: Any, inputs: tuple[Any, ...]) -> Exception | None:
@@ -192,34 +266,47 @@ def _error_of_call(torch: Any, module: Any, inputs: tuple[Any, ...]) -> Exceptio
     return None
 
 
-def _in_words(torch: Any, error: Exception) -> str:
+def _in_words(torch: Any, module: Any, error: Exception) -> tuple[str, str]:
+    """What PyTorch says, and the path of the part that said it."""
     lines = [line for line in str(error).partition(_ADDED)[0].splitlines() if line.strip()]
     said = " ".join(lines[:3]) if lines else type(error).__name__
     package = os.path.dirname(torch.__file__)
-    where, files = _where(error.__traceback__, package)
+    where, files, path = _where(torch, module, error.__traceback__, package)
     at = f"{where}: " if where else ""
+    if type(error).__name__ in _OF_AN_OPERATOR:
+        op = said.removeprefix("aten.").removesuffix(".default")
+        return f"{at}what {op} gives {_VALUES}: write it with others, or call it outside", path
+    if of_functions := _OF_FUNCTIONS.search(str(error)):
+        return f"{at}singa has no {of_functions[1]}: write it with others", path
     for part, words in _IN_WORDS.items():
         if part in said:
             if os.path.join(package, "distributions") in files:
                 words += "; distributions decide so unless they are made with validate_args=False"
-            return at + words
-    return at + said
+            return at + words, path
+    return at + said, path
 
 
-def _where(traceback: TracebackType | None, package: str) -> tuple[str, set[str]]:
-    """The last line outside of PyTorch and singa that leads to an error, and the folders of all
-    files on the way."""
-    where, folders = "", set()
+def _where(
+    torch: Any, module: Any, traceback: TracebackType | None, package: str
+) -> tuple[str, set[str], str]:
+    """The last line outside of PyTorch and singa that leads to an error, the folders of all files
+    on the way, and the path of the last part of the module."""
+    where, folders, path = "", set(), ""
+    paths = {id(part): path for path, part in module.named_modules()}
     while traceback is not None:
-        file = traceback.tb_frame.f_code.co_filename
+        frame = traceback.tb_frame
+        file = frame.f_code.co_filename
         folders.add(os.path.dirname(file))
+        path = paths.get(id(frame.f_locals.get("self")), path)
         if is_own(file, package):
             where = f"{file} line {traceback.tb_lineno}"
         traceback = traceback.tb_next
-    return where, folders
+    return where, folders, path
 
 
 def is_own(file: str, package: str) -> bool:
-    """Whether a file belongs neither to PyTorch, whose folder is `package`, nor to singa."""
+    """Whether a file belongs neither to PyTorch, whose folder is `package`, nor to singa or
+    Python."""
     apart = (package, _SINGA, "torch/", "<", os.path.join(os.path.dirname(package), "sympy"))
-    return not file.startswith(apart)
+    is_pythons = file.startswith(_PYTHON) and "-packages" not in file
+    return not (file.startswith(apart) or is_pythons)

@@ -160,8 +160,8 @@ def signature(torch: Any, module: Any) -> Signature:
                 first = names.setdefault(id(value), name)
                 if value.device.type != "cpu" or value.layout != torch.strided:
                     raise NotImplementedError(
-                        f"[accelerate] {name} is on {value.device} ({value.layout}): singa "
-                        "computes with dense tensors of the CPU here"
+                        f"[accelerate] {name} is on {value.device} ({value.layout}): take a dense "
+                        "tensor on the CPU. singa.from_torch computes on GPUs"
                     )
                 values.append(Value(name, first, value, is_buffer))
                 # Export makes constants of buffers that no file keeps.
@@ -202,11 +202,15 @@ def _check_hooks(path: str, part: Any) -> None:
         )
     for hook in (*part._forward_hooks.values(), *part._forward_pre_hooks.values()):
         package = getattr(hook, "__module__", None) or type(hook).__module__
-        if not package.startswith(("torch.nn.utils", "torch.nn.modules.lazy")):
+        if not package.startswith(("torch.nn.utils", "torch.nn.modules.lazy", "torch.export")):
             raise NotImplementedError(
                 f"{where} forward hook: its output stays inside of singa. Hooks of the accelerated "
                 "module itself work"
             )
+
+
+def _is_plain(value: Any) -> bool:
+    return type(value) in _PLAIN or (type(value) is tuple and all(map(_is_plain, value)))
 
 
 def assignments(part: Any, before: dict[str, Any]) -> list[tuple[Any, str, Any]]:
@@ -215,7 +219,7 @@ def assignments(part: Any, before: dict[str, Any]) -> list[tuple[Any, str, Any]]
         (part, name, value)
         for name, value in part.__dict__.items()
         if name not in _OF_ANY_MODULE
-        and type(value) in (*_PLAIN, tuple)
+        and _is_plain(value)
         and (name not in before or before[name] != value)
     ]
 

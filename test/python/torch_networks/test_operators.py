@@ -28,6 +28,8 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
         lambda t, F, x: x.clamp(min=-0.5) + x.clamp(max=0.5) + x.clamp(-0.3, 0.4) + F.softsign(x),
         lambda t, F, x: (x.abs() + 0.5).log10() + t.exp2(x) + x * t.trunc(3 * x),
         lambda t, F, x: F.glu(x[:, :, :, :4], -1),
+        lambda t, F, x: t.ops.aten.elu(x, 0.7, 1.1, 2.0) + F.dropout(x, 1.0),
+        lambda t, F, x: x * (x * 9).long().clamp(-3, 2**60) + x * (x * 9).long().clamp(-(2**60)),
         lambda t, F, x: F.prelu(x, t.tensor([0.1, 0.2, 0.3], dtype=x.dtype)),
     ],
     "two operands": [
@@ -67,9 +69,16 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
         lambda t, F, x: x * x.max() + x * x.min() + t.cdist(x, x[:, :, :5] + 1),
         lambda t, F, x: x.cumprod(2) + x.logcumsumexp(3) + x.cummax(2)[0] + x.cummin(1)[0],
         lambda t, F, x: x.cumsum(2) + x.softmax(2) + x.log_softmax(1) + F.normalize(x, dim=1),
+        lambda t, F, x: x * t.argmax(x, keepdim=True) + x * x.sum().unfold(0, 1, 1),
         lambda t, F, x: x * (x > 9).any(3, keepdim=True) + x * (x > -9).all(3, keepdim=True),
         lambda t, F, x: (
             F.layer_norm(x, (6, 5)) + F.group_norm(x, 3) + F.rms_norm(x, (5,), eps=1e-6)
+        ),
+        lambda t, F, x: (
+            F.instance_norm(x)
+            + F.instance_norm(
+                x, t.zeros(3, dtype=x.dtype), t.ones(3, dtype=x.dtype) * 2, use_input_stats=False
+            )
         ),
     ],
     "movement": [
@@ -169,6 +178,7 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
         lambda t, F, x: F.conv_transpose1d(x[:, 0], t.ones(6, 2, 3, dtype=x.dtype), stride=2),
         lambda t, F, x: F.scaled_dot_product_attention(x, x, x, scale=0.3, is_causal=True),
         lambda t, F, x: F.scaled_dot_product_attention(x[:, 0], x[:, 1], x[:, 2]),
+        lambda t, F, x: F.scaled_dot_product_attention(x[0, 0], x[0, 1], x[0, 2], x[0, 1, :, :1]),
         lambda t, F, x: F.scaled_dot_product_attention(
             x[:, 0], x[:, 1], x[:, 2], x[:, 1] @ x[:, 2].mT
         ),

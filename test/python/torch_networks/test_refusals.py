@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import sys
+import threading
+import warnings
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -11,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import singa
+from singa.graph import GraphWarning
 from singa.networks.errors import UnsupportedError
 
 pytestmark = pytest.mark.cpu("PyTorch computes with memory of the CPU")
@@ -60,6 +64,17 @@ def _distribution(torch: Any, x: Any) -> Any:
     return torch.distributions.Normal(x, 1.0).rsample()
 
 
+@functools.cache
+def _operator_of_a_library(torch: Any) -> Any:
+    def twice(x):
+        return x * 2
+
+    twice.__annotations__ = {"x": torch.Tensor, "return": torch.Tensor}
+    operator = torch.library.custom_op("refusals::twice", twice, mutates_args=())
+    operator.register_fake(torch.empty_like)
+    return operator
+
+
 def _packed(torch: Any, x: Any) -> Any:
     return torch.zeros(x.sum(0).long()[0], 2)
 
@@ -89,9 +104,49 @@ OF_FUNCTIONS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     ),
     "function": (_rounded, rf"{LINE}: Rounded is a custom autograd\.Function: write it with"),
     "gradient": (_gradient, rf"{LINE}: torch\.autograd\.grad inside the module: write the deriv"),
+    "backward": (
+        lambda t, x: (x.sum().backward(), x)[1],
+        rf"{LINE}: backward inside the module: write the derivative out",
+    ),
     "func": (
-        lambda t, x: t.func.grad(lambda v: (v**3).sum())(x),
-        r"a gradient inside the module \(torch\.func\): write the derivative out",
+        lambda t, x: t.func.vjp(t.square, x)[1](x)[0],
+        rf"{LINE}: a gradient inside the module \(torch\.func\): write the derivative out",
+    ),
+    "hook": (
+        lambda t, x: (x.register_hook(t.neg), x)[1],
+        rf"{LINE}: register_hook inside the module: give the hook to the result",
+    ),
+    "checkpoint": (
+        lambda t, x: t.utils.checkpoint.checkpoint(t.sin, x, use_reentrant=True),
+        rf"{LINE}: torch\.utils\.checkpoint: give it use_reentrant=False",
+    ),
+    "parameter": (
+        lambda t, x: x * t.nn.Parameter(t.ones(6)),
+        rf"{LINE}: a call makes a Parameter: make it in __init__",
+    ),
+    "values in an operator": (
+        lambda t, x: t.cov(x),
+        rf"{LINE}: what equal gives depends on elements of a tensor: write it with others",
+    ),
+    "address": (
+        lambda t, x: x + x.data_ptr() % 2,
+        rf"{LINE}: Python reads where a tensor lies: leave data_ptr out",
+    ),
+    "checked operator": (
+        lambda t, x: t.linalg.inv(x.mT @ x),
+        rf"\(linalg_inv_ex\): singa has no such operator, called at .*{LINE}: write it with",
+    ),
+    "operator of a library": (
+        lambda t, x: _operator_of_a_library(t)(x),
+        r"\(refusals\.twice\): singa has no such operator, called at .*: write it with",
+    ),
+    "generator": (
+        lambda t, x: x + t.rand(6, generator=t.Generator()),
+        rf"\(rand\.generator\): a torch\.Generator at .*{LINE}: leave it out",
+    ),
+    "short integers": (
+        lambda t, x: x.to(t.int16),
+        rf"no tensors of type int16, called at .*{LINE}: take int32 or int64",
     ),
     "numpy": (
         lambda t, x: x * t.from_numpy(np.sort(x.detach().numpy())),
@@ -145,6 +200,32 @@ def _hooked(torch: Any) -> Any:
     return module
 
 
+def _written(torch: Any) -> Any:
+    class Writing(torch.nn.Linear):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            return super().forward(x.add_(1))
+
+    return Writing(6, 3)
+
+
+def _rows(torch: Any) -> Any:
+    class Rows(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            return x.long()
+
+    return Rows()
+
+
+def _late(torch: Any) -> Any:
+    class Late(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            if not hasattr(self, "linear"):
+                self.linear = torch.nn.Linear(6, 3)
+            return self.linear(x)
+
+    return torch.nn.Sequential(Late())
+
+
 #: A module, and what the message says for `from_torch` and for `accelerate`.
 OF_MODULES: dict[str, tuple[Callable[[Any], Any], str, str]] = {
     "quantised": (_quantised, *["'1'.*a quantised module: .* take Model.quantize"] * 2),
@@ -154,7 +235,7 @@ OF_MODULES: dict[str, tuple[Callable[[Any], Any], str, str]] = {
     ),
     "script": (
         lambda t: t.jit.trace(t.nn.Linear(6, 3), t.ones(4, 6)),
-        *["give the module that was scripted or traced"] * 2,
+        *["a module of torch.jit: give the one that was scripted or traced"] * 2,
     ),
     "lazy": (
         lambda t: t.nn.LazyLinear(3),
@@ -166,6 +247,16 @@ OF_MODULES: dict[str, tuple[Callable[[Any], Any], str, str]] = {
         r"table is on cpu \(torch.sparse_coo\): .* dense",
     ),
     "meta": (lambda t: t.nn.Linear(6, 3, device="meta"), *["weight.* is on meta"] * 2),
+    "written input": (_written, *[rf"it writes to an input at .*{LINE}: write to a copy"] * 2),
+    "written parameter": (
+        lambda t: t.nn.Sequential(_rows(t), t.nn.Embedding(9, 3, max_norm=1.0)),
+        *["it writes to its parameter 1.weight: write outside of the module"] * 2,
+    ),
+    "late part": (_late, *["a call makes 0.linear: make it in __init__, or call the module"] * 2),
+    "values in a part": (
+        lambda t: t.nn.Sequential(t.nn.Linear(6, 3), t.nn.BatchNorm1d(3, momentum=None)),
+        *[r"'1' \(BatchNorm1d\): what Python does depends on elements of a tensor"] * 2,
+    ),
     "backward hook": (_hooked, r"'0' \(Linear\): a backward hook", "0 .* has a backward hook"),
 }
 
@@ -179,6 +270,7 @@ def test_modules(torch: ModuleType, name: str) -> None:
         singa.from_torch(module, x)
     with pytest.raises(NotImplementedError, match=rf"(?s)\[accelerate\].*{of_accelerate}"):
         singa.accelerate(module)(x)
+    assert not any(type(p).__name__ == "FakeTensor" for p in module.parameters())
 
 
 def test_an_error_of_the_module_itself(torch: ModuleType) -> None:
@@ -202,9 +294,70 @@ def test_results_and_inputs(torch: ModuleType) -> None:
         singa.from_torch(torch.nn.Linear(6, 3), {"x": x})
 
 
-def test_what_threads_draw_is_their_own(torch: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    import threading
+INPUTS: dict[str, Callable[[Any, Any], Any]] = {
+    "sparse_coo": lambda t, x: x.to_sparse(),
+    "quantised": lambda t, x: t.quantize_per_tensor(x, 0.1, 0, t.qint8),
+    "nested": lambda t, x: t.nested.nested_tensor([x, x[1:]]),
+    "on meta": lambda t, x: x.to("meta"),
+}
 
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("kind", INPUTS)
+def test_inputs_of_accelerated_modules(torch: ModuleType, kind: str) -> None:
+    net = singa.accelerate(torch.nn.Linear(6, 3))
+    with pytest.raises(NotImplementedError, match=rf"an input is .*{kind}: give"):
+        net(INPUTS[kind](torch, torch.ones(4, 6)))
+
+
+def test_results_of_accelerated_modules(torch: ModuleType) -> None:
+    for name, make in (("set", lambda x: {x}), ("ndarray", lambda x: [x, np.zeros(3)])):
+        with pytest.raises(UnsupportedError, match=rf"a result of type {name}: return tensors"):
+            singa.accelerate(_calling(torch, make))(torch.ones(4, 6))
+
+
+def test_tensors_that_an_accelerated_module_keeps(torch: ModuleType) -> None:
+    class Keeping(torch.nn.Linear):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            y = super().forward(x)
+            self.loss = y.square().mean()
+            return y
+
+    net = singa.accelerate(torch.nn.Sequential(Keeping(6, 3)))
+    with pytest.warns(GraphWarning, match=r"sets self\.0\.loss in its call.*: return the tens"):
+        net(torch.ones(4, 6))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        net(torch.ones(4, 6))
+
+
+def test_other_threads_are_not_refused(torch: ModuleType) -> None:
+    """What is refused inside of a module, another thread does meanwhile."""
+    done: list[Any] = []
+
+    def work() -> None:
+        x = torch.ones(6, requires_grad=True)
+        x.register_hook(torch.neg)
+        net(x[None]).sum().backward()
+        with torch.inference_mode():
+            done.append(torch.nn.Parameter(torch.ones(2)))
+
+    def forward(x: Any) -> Any:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        return x
+
+    net = singa.accelerate(torch.nn.Linear(6, 3))
+    work()
+    names = [(torch.Tensor, "backward"), (torch.autograd, "grad"), (torch.nn.Parameter, "__new__")]
+    before = [getattr(*each) for each in names]
+    singa.from_torch(_calling(torch, forward), torch.ones(4, 6))
+    assert len(done) >= 3
+    assert [getattr(*each) for each in names] == before
+
+
+def test_what_threads_draw_is_their_own(torch: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     done = threading.Event()
 
     def draw() -> None:
@@ -253,7 +406,9 @@ def test_accelerated_parts_and_compilers(torch: ModuleType) -> None:
     inner, x = torch.nn.Linear(6, 3), torch.ones(4, 6)
     wanted = inner(x).relu()
     outer = torch.nn.Sequential(singa.accelerate(inner), torch.nn.ReLU())
-    for net in (singa.accelerate(outer), torch.compile(singa.accelerate(outer), backend="eager")):
+    exported = torch.export.export(outer, (x,)).module()
+    nets = [singa.accelerate(each) for each in (outer, exported)]
+    for net in (*nets, torch.compile(singa.accelerate(outer), backend="eager")):
         torch.testing.assert_close(net(x), wanted)
     model = singa.from_torch(outer, x)
     assert list(model.get_params()) == ["0.weight", "0.bias"]

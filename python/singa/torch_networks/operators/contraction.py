@@ -159,18 +159,24 @@ def attention(
 ) -> Tensor:
     """softmax(query·keyᵀ·scale + mask)·value."""
     if dropout_p and call.forced:
-        raise Refused("dropout of attention in inference")
-    rank = len(query.shape)
-    if rank < 3 or {len(key.shape), len(value.shape)} != {rank}:
-        raise Refused(f"a query with {rank} axes")
+        raise Refused(
+            "dropout of attention in inference: give dropout_p if self.training, else 0.0"
+        )
+    ranks = [len(x.shape) for x in (query, key, value)]
+    rank = ranks[0]
+    if {*ranks} != {rank}:
+        raise Refused(
+            "query, key and value with {}, {} and {} axes: expand them to the same number".format(
+                *ranks
+            )
+        )
 
     def four(x: Tensor) -> Tensor:
         if rank == 4:
             return x
         outer = x.shape[:-2]
-        lead = (1,) if rank == 3 else (outer[0],)
-        rest = outer[0] if rank == 3 else -1
-        return autograd.reshape(x, (*lead, rest, *x.shape[-2:]))
+        lead = (outer[0], -1) if rank > 4 else (1, *(outer or (1,)))
+        return autograd.reshape(x, (*lead, *x.shape[-2:]))
 
     if rank > 4 and attn_mask is not None and len(attn_mask.shape) > 2:
         attn_mask = four(autograd.expand(attn_mask, (*query.shape[:-2], *attn_mask.shape[-2:])))

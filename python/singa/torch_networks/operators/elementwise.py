@@ -9,7 +9,6 @@ import numpy as np
 from ... import autograd, ops, tensor
 from ...dtypes import is_float
 from ...networks.element_types import numpy_type
-from ...networks.errors import Refused
 from ...networks.tensors import same_type
 from ...tensor import Tensor
 from .registry import Call, computes, equals, in_type_of_result
@@ -84,7 +83,8 @@ def elu(
 ) -> Tensor:
     """scale·x where x > 0, else scale·alpha·(e^(input_scale·x) - 1)."""
     if input_scale != 1.0:
-        raise Refused("input_scale")
+        below = autograd.expm1(autograd.clip(x, None, 0.0) * input_scale)
+        return (autograd.relu(x) + below * alpha) * scale
     return autograd.elu(x, alpha) if scale == 1.0 else autograd.selu(x, alpha, scale)
 
 
@@ -126,7 +126,9 @@ def clamp(call: Call, x: Tensor, min: Any = None, max: Any = None) -> Tensor:
         y = x if min is None else maximum(call, x, min)
         return y if max is None else minimum(call, y, max)
     if not is_float(x.dtype) and any(abs(v) > 1 << 53 for v in (min, max) if v is not None):
-        raise Refused("limits beyond 2^53")
+        # More than the 53 bits that clip has for a limit.
+        limits = [None if each is None else _as_typed(call, each) for each in (min, max)]
+        return clamp(call, x, *limits)
     return autograd.clip(x, min, max)
 
 

@@ -24,7 +24,7 @@ def embedding(
 ) -> Tensor:
     """Rows of a table; that of `padding_idx` gets no gradient."""
     if scale_grad_by_freq:
-        raise Refused("scale_grad_by_freq")
+        raise Refused("scale_grad_by_freq: turn it off, and divide the table's gradient by counts")
     y = autograd.gather(table, 0, indices)
     if padding_idx < 0:
         return y
@@ -184,7 +184,7 @@ def scatter_reduce(
     """x with elements joined with others along an axis."""
     reduction, neutral = _REDUCTIONS[reduce]
     if not is_float(x.dtype):
-        raise Refused("a reduction of integers")
+        raise Refused("scatter_reduce of integers: take x.float(), and cast the result")
     lengths = tuple(indices.shape)
     if not include_self:
         instead = autograd.expand(call.run.number(neutral, x), lengths)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ... import autograd
-from ...networks.errors import Refused
 from ...networks.tensors import same_type
 from ...tensor import Tensor
 from .registry import Call, computes, in_type_of_result
@@ -233,7 +232,7 @@ def unbind(call: Call, x: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
 def unfold(call: Call, x: Tensor, axis: int, size: int, step: int) -> Tensor:
     """Windows along an axis, whose elements are a new last axis."""
     if not x.shape:
-        raise Refused("windows of a scalar")
+        return _reshaped(x, (1,))
     axis = _axis(x, axis)
     last = (x.shape[axis] - size) // step * step + 1
     parts = [slice_(call, x, axis, i, i + last, step) for i in range(size)]
@@ -307,8 +306,6 @@ def pad(
     pairs = [(max(before, 0), max(after, 0)) for before, after in pairs]
     if not any(map(any, pairs)):
         return x
-    if mode not in _MODES:
-        raise Refused(f"padding {mode!r}")
     pairs += [(0, 0)] * (rank - len(pairs))
     pads = [before for before, _ in pairs[::-1]] + [after for _, after in pairs[::-1]]
     return autograd.pad(x, _MODES[mode], pads, 0.0 if value is None else value)

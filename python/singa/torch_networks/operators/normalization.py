@@ -72,7 +72,10 @@ def batch_norm_in_training(
 ) -> Tensor:
     """Batch norm by statistics of the batch, which updates the running ones in place."""
     if not in_training or call.forced:
-        raise Refused("batch norm that updates its statistics in inference, or not in training")
+        raise Refused(
+            "batch norm that updates running statistics in inference: give F.batch_norm "
+            "training=self.training"
+        )
     return _normalised(call, x, scale, bias, (mean, var), momentum, eps, fused)
 
 
@@ -200,8 +203,14 @@ def instance_norm(
     cudnn_enabled: bool,
 ) -> Tensor:
     """Normalisation of each channel of each image."""
-    if mean is not None or var is not None:
-        raise Refused("running statistics of instance norm")
+    if not use_input_stats:
+        assert mean is not None
+        assert var is not None
+        return batch_norm_in_inference(call, x, weight, bias, mean, var, momentum, eps)
+    if mean is not None or var is not None:  # PyTorch's graphs do not say that they change
+        raise Refused(
+            "instance norm that updates running statistics: give it track_running_stats=False"
+        )
     return autograd.instance_norm(x, weight, bias, eps)
 
 
@@ -223,7 +232,7 @@ def dropout(call: Call, x: Tensor, p: float, in_training: Any = True) -> Tensor:
     if not in_training or not p:
         return x
     if p >= 1:
-        raise Refused("dropout of everything")
+        return x * 0.0
     if call.forced:
         with _behaving(True):
             return autograd.dropout(x, ratio=p)

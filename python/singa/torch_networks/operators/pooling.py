@@ -79,7 +79,9 @@ def _over(axes: int) -> None:
     ) -> Any:
         if divisor_override is not None:
             if ceil_mode:
-                raise Refused("divisor_override with ceil_mode")
+                raise Refused(
+                    "divisor_override with ceil_mode: take ceil_mode=False, and F.pad in front"
+                )
             y = _pooled(call, axes, x, kernel, stride, padding, 1, False, True, is_max=False)
             return y * (math.prod(_each(kernel, axes)) / divisor_override)
         pads = _each(padding, axes)

@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 from ... import autograd, tensor
-from ...networks.errors import Refused
 from ...tensor import Tensor
 from .movement import select, slice_
 from .registry import Call, computes, equals, in_type_of_result
@@ -167,11 +166,11 @@ def extreme(call: Call, x: Tensor, axis: int, keepdim: bool = False) -> tuple[Te
 def argmax(call: Call, x: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
     """Where the largest or smallest element is: of equal ones, the first."""
     find = autograd.argmax if call.node.op == "argmax" else autograd.argmin
+    shape = (1,) * len(x.shape) if keepdim and axis is None else None
     if axis is None:
-        if keepdim:
-            raise Refused("keepdim without an axis")
         x, axis = autograd.reshape(x, (-1,)), 0
-    return autograd.cast(find(x, axis, keepdim), tensor.int64)
+    places = autograd.cast(find(x, axis, keepdim), tensor.int64)
+    return places if shape is None else autograd.reshape(places, shape)
 
 
 @computes("topk")

@@ -71,13 +71,16 @@ def as_tensors(model: Model, values: Any) -> Any:
         if not _is_array(value):
             found.append(as_tensors(model, value))
             continue
-        array = np.asarray(value) if not isinstance(value, np.ndarray) else value
+        if device is None and (device := model._place.device(model)) is not None:
+            copies = device.kind() == _c.DeviceKind_kCpu
+        if str(getattr(value, "dtype", "")) == "torch.bfloat16":  # which NumPy does not have
+            found.append(tensor.from_dlpack(value, device, copy=True))
+            continue
+        array = np.asarray(value)
         if array.dtype.kind not in "biuf":
             found.append(value)
             continue
-        if device is None and (device := model._place.device(model)) is not None:
-            copies = device.kind() == _c.DeviceKind_kCpu
-        if array.dtype == np.float64 and model._place.is_of_float64(model):
+        if array.dtype == np.float64 and model._place.dtype(model) == tensor.float64:
             found.append(tensor.from_numpy(array, device, dtype=tensor.float64))
         elif device is None or type(array) is not np.ndarray or array.dtype not in KEPT:
             found.append(as_tensor(array, device))

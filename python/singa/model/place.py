@@ -7,7 +7,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, cast
 
 from ..layer.base import CONTAINERS, Layer
-from ..tensor import Tensor, float64
+from ..tensor import DType, Tensor
 
 if TYPE_CHECKING:
     from ..device import Device
@@ -42,13 +42,13 @@ class Place:
             self._way, self._found = way, weakref.ref(first)
         return first.device
 
-    def is_of_float64(self, layer: Layer) -> bool:
-        """Whether that parameter has elements of float64."""
+    def dtype(self, layer: Layer) -> DType | None:
+        """The type of that parameter; None if there is none."""
         self.device(layer)
         found = None if self._found is None else self._found()
         if found is None:
             found = next(iter(layer.get_params().values()), None)
-        return found is not None and found.dtype == float64
+        return None if found is None else found.dtype
 
 
 def _way(holder: Any, wanted: Tensor, above: tuple[int, ...]) -> list[Any] | None:

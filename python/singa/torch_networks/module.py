@@ -9,9 +9,9 @@ import numpy as np
 
 from .. import autograd, layer
 from ..device import checked_device, get_default_device
-from ..dtypes import DType, is_float
+from ..dtypes import DType, float32, is_float
 from ..layer.named_losses import named_loss
-from ..networks.element_types import numpy_type
+from ..networks.element_types import FLOATS, numpy_type
 from ..networks.errors import UnsupportedError
 from ..networks.graph import ValueType
 from ..networks.model import NetworkModel
@@ -356,6 +356,8 @@ def _checked(name: str, x: Any, declared: ValueType, lengths: dict[str, int]) ->
         raise ValueError(message)
     if x.dtype.name == declared.type:
         return x
+    if x.dtype == float32 and declared.type in FLOATS:  # which loaders make of all floats
+        return autograd.cast(x, DType[declared.type])
     if is_float(x.dtype) or numpy_type(declared.type).kind not in "iu":
         raise TypeError(f"[from_torch] input {name!r} has type {declared.type}, got {x.dtype}")
     return autograd.cast(x, DType[declared.type])

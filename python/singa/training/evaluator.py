@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from .. import opt, singa_wrap
 from ..data import DataLoader
 from ..dtypes import is_float
-from ..tensor import Tensor
+from ..tape.tensor import wrap
+from ..tensor import Tensor, float32
 from .named import named_metrics
 from .program import say
 from .progress import Progress
@@ -139,8 +140,20 @@ class Evaluator:
         self.dtype = None
 
     def _tensors(self, batch: Any) -> tuple[Any, ...]:
-        """The parts of a batch. Arrays become tensors on the device of the model."""
-        return self.model._as_tensors(tuple(batch) if isinstance(batch, tuple | list) else (batch,))
+        """The parts of a batch. Arrays become tensors on the device of the model. Of float32, which
+        loaders make of all floats, they get the type of its parameters."""
+        parts = self.model._as_tensors(
+            tuple(batch) if isinstance(batch, tuple | list) else (batch,)
+        )
+        wanted = self.model._place.dtype(self.model)
+        if self.model.input_types == "fixed" or wanted in (None, float32) or not is_float(wanted):
+            return parts
+        return tuple(
+            wrap(part.data.AsType(int(wanted)), part.requires_grad)
+            if isinstance(part, Tensor) and part.dtype == float32
+            else part
+            for part in parts
+        )
 
     def _together(self) -> int:
         state = next(iter(self.model.get_states().values()), None)

@@ -21,7 +21,7 @@ from ..data import (
 )
 from ..device import get_default_device
 from ..models.common import Classifier
-from ..tensor import Tensor
+from ..tensor import Tensor, from_dlpack
 from .callbacks import Record
 from .picture_classifier import PictureBatches, is_file
 from .program import say
@@ -100,6 +100,8 @@ def as_loader(
             f"[fit] {x!r:.80} is a name: data.ImageFolder reads a folder of pictures, or a file of "
             "labels"
         )
+    if str(getattr(x, "dtype", "")) == "torch.bfloat16":  # which NumPy does not have
+        x = from_dlpack(x).as_type("float32")
     if isinstance(x, Tensor | np.ndarray) or _is_array_of_others(x):
         dataset: Any = ArrayDataset(x) if y is None else ArrayDataset(x, y)
     elif y is not None and isinstance(x, list | tuple):

@@ -1,6 +1,7 @@
 """What programs of PyTorch do with networks and tensors of singa out of habit: it works, or an
 error says what to write."""
 
+import copy
 from collections import OrderedDict
 from types import ModuleType
 from typing import Any
@@ -209,3 +210,38 @@ def test_losses_of_pytorch(torch: ModuleType, written: str) -> None:
     if "sum" not in written:
         result = net.evaluate(X, y, loss=loss, verbose=False)["loss"]
         assert result == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float16"])
+def test_modules_of_16_bits(torch: ModuleType, name: str) -> None:
+    """`module.to(torch.bfloat16)`: batch norms have statistics of that type, too."""
+    torch.manual_seed(0)
+    nn, kind = torch.nn, getattr(torch, name)
+    parts = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(128, 4)
+    plain = nn.Sequential(*parts).to(kind)
+    x, y = torch.randn(16, 3, 6, 6).to(kind), torch.arange(16) % 4
+    net = singa.accelerate(copy.deepcopy(plain))
+    own = singa.from_torch(plain, x, loss=nn.CrossEntropyLoss())
+    own.set_optimizer(opt.SGD(0.05))
+    own.compile([x], use_graph=True)
+    optimizers = [torch.optim.SGD(each.parameters(), 0.05) for each in (plain, net)]
+    for _ in range(5):
+        losses = []
+        for each, optimizer in zip((plain, net), optimizers, strict=True):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(each(x).float(), y)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        losses.append(float(own(x, y)[1]))
+        np.testing.assert_allclose(losses[1:], losses[0], rtol=0.02)
+    for found in (net.state_dict(), own.state_dict()):
+        for key, value in plain.state_dict().items():
+            assert found[key].dtype == value.dtype
+            if "running" in key:
+                np.testing.assert_allclose(found[key].float(), value.float(), 0.02, 1e-3)
+    plain.eval()
+    net.eval()
+    wanted = plain(x).float().detach()
+    np.testing.assert_allclose(net(x).float().detach(), wanted, 0.05, 0.05)
+    np.testing.assert_allclose(own.predict(x).astype(np.float32), wanted, 0.05, 0.05)

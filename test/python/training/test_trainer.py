@@ -187,6 +187,21 @@ def test_accuracy_of_one_hot_targets_and_of_pixels():
     assert found["accuracy"] == 0.75
 
 
+@pytest.mark.parametrize("kind", ["float64", "bfloat16", "float16"])
+def test_models_of_another_type(kind):
+    """Loaders make float32 of floats, also for them."""
+    x, y = classes()
+    net = models.Sequential(layer.Linear(4), layer.ReLU(), layer.Linear(3))
+    net.compile([x[:1]])
+    net.to_type(kind)
+    net.set_optimizer(opt.SGD(0.05))
+    (record,) = net.fit(x, y, epochs=1, metrics=["accuracy"], verbose=False)
+    assert math.isfinite(record["train_loss"])
+    net.eval()
+    expected = net(tensor.from_numpy(x).as_type(kind)).numpy()
+    np.testing.assert_allclose(net.predict(x), expected, rtol=1e-2, atol=1e-3)
+
+
 def test_accuracy_of_soft_labels_takes_the_largest_share():
     """In training with MixUp. Numbers that are no shares are refused as before."""
     net = models.Sequential(layer.Identity())

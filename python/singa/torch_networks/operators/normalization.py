@@ -43,18 +43,27 @@ def _normalised(
     handle = call.kept.get(channels)
     if handle is None:
         handle = call.kept[channels] = singa_wrap.BatchNormHandle(momentum, x.data, eps)
-    kind = wide_type(x.dtype).name
+    kind = wide_type(x.dtype)
 
     def constant(value: float) -> Tensor:
         array = call.run.made(
-            (call.node.name, value, channels, kind), lambda: np.full(channels, value, kind)
+            (call.node.name, value, channels, kind.name),
+            lambda: np.full(channels, value, kind.name),
         )
         return call.run.tensor(array)
 
-    scale = constant(1.0) if scale is None else scale
-    bias = constant(0.0) if bias is None else bias
-    mean, var = statistics
-    return autograd.batchnorm_2d(handle, x, scale, bias, mean, var, **fused)  # type: ignore[arg-type]
+    def wide(value: Tensor | None) -> Tensor | None:
+        """In a module of 16-bit floats, in the type in which norms compute."""
+        return value if value is None or value.dtype == kind else autograd.cast(value, kind)
+
+    scale = constant(1.0) if scale is None else wide(scale)
+    bias = constant(0.0) if bias is None else wide(bias)
+    mean, var = (wide(each) for each in statistics)
+    y = autograd.batchnorm_2d(handle, x, scale, bias, mean, var, **fused)  # type: ignore[arg-type]
+    for own, used in zip(statistics, (mean, var), strict=True):
+        if own is not None and own is not used and training():
+            own.data.CopyFrom(used.data.AsType(int(own.dtype)))  # type: ignore[union-attr]
+    return y
 
 
 @computes("_native_batch_norm_legit_functional")

@@ -12,6 +12,9 @@
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
 
 #if !defined(__x86_64__)
 #include <ucontext.h>
@@ -112,6 +115,10 @@ struct Fiber::State {
   const void* outside_bottom = nullptr;
   size_t outside_size = 0;
 #endif
+#if defined(__SANITIZE_THREAD__)
+  // Without them all fibers would share one stack of calls, which overflows.
+  void *fiber_inside = nullptr, *fiber_outside = nullptr;
+#endif
 };
 
 namespace {
@@ -122,6 +129,9 @@ thread_local Fiber* entering = nullptr;
 
 Fiber::~Fiber() {
   if (!state_) return;
+#if defined(__SANITIZE_THREAD__)
+  if (state_->fiber_inside) __tsan_destroy_fiber(state_->fiber_inside);
+#endif
   munmap(state_->stack, kStackBytes);
   delete state_;
 }
@@ -142,6 +152,10 @@ void Fiber::Start(void (*body)(void*), void* argument) {
   state_->left = false;
   state_->fake_stack_inside = nullptr;
 #endif
+#if defined(__SANITIZE_THREAD__)
+  if (state_->fiber_inside) __tsan_destroy_fiber(state_->fiber_inside);
+  state_->fiber_inside = __tsan_create_fiber(0);
+#endif
   entering = this;
   Prepare(&state_->inside, state_->stack, state_->stack_bytes, [] {
     State* state = entering->state_;
@@ -157,6 +171,10 @@ void Fiber::Resume() {
   entering = this;
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_start_switch_fiber(&state_->fake_stack_outside, state_->stack, kStackBytes);
+#endif
+#if defined(__SANITIZE_THREAD__)
+  state_->fiber_outside = __tsan_get_current_fiber();
+  __tsan_switch_to_fiber(state_->fiber_inside, 0);
 #endif
   Switch(&state_->outside, &state_->inside);
 #if defined(__SANITIZE_ADDRESS__)
@@ -174,6 +192,9 @@ void Fiber::Suspend() {
   __sanitizer_start_switch_fiber(&state_->fake_stack_inside, state_->outside_bottom,
                                  state_->outside_size);
 #endif
+#if defined(__SANITIZE_THREAD__)
+  __tsan_switch_to_fiber(state_->fiber_outside, 0);
+#endif
   Switch(&state_->inside, &state_->outside);
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_finish_switch_fiber(state_->fake_stack_inside, &state_->outside_bottom,
@@ -190,6 +211,9 @@ void Fiber::Leave() {
   state_->left = true;
   // With null, the sanitizer frees its fake stack, a megabyte for each run.
   __sanitizer_start_switch_fiber(nullptr, state_->outside_bottom, state_->outside_size);
+#endif
+#if defined(__SANITIZE_THREAD__)
+  __tsan_switch_to_fiber(state_->fiber_outside, 0);
 #endif
   Switch(&state_->inside, &state_->outside);
 }

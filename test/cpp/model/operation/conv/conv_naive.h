@@ -98,14 +98,14 @@ struct PassSums {
         dw(g.weight_shape().Count()),
         db(g.out_channels) {
     const Vector xs = Values(x), ws = Values(w), dys = Values(dy);
-    const Vector bs = g.bias ? Values(b) : Vector();
+    const Vector bs = g.bias && !b.empty() ? Values(b) : Vector();
     ForEachProduct(g, [&](int64_t xi, int64_t wi, int64_t yi) {
       y.Add(yi, xs[xi] * ws[wi]);
       dx.Add(xi, dys[yi] * ws[wi]);
       dw.Add(wi, dys[yi] * xs[xi]);
     });
     ForEachOutput(g, [&](int64_t yi, int64_t channel) {
-      if (g.bias) y.Add(yi, bs[channel]);
+      if (!bs.empty()) y.Add(yi, bs[channel]);
       db.Add(channel, dys[yi]);
     });
   }

@@ -196,7 +196,7 @@ class PointwisePlan final : public Plan {
     const int64_t y_step = blocked ? y_.block_step : lanes;
     const int64_t at = (joined_ ? 0 : image * y_.image_step) + pixel * y_.column_step;
     const int64_t from = (joined_ ? 0 : image * x_.image_step) + pixel * x_.column_step;
-    const int64_t last = blocked ? lanes : y_.channels - (blocks_ - 1) * lanes;
+    const int64_t last = y_.channels - (blocks_ - 1) * lanes;
     for (int64_t block = first; block < end; block += loop.results) {
       const int64_t count = std::min(loop.results, end - block);
       const int64_t place = at + block * y_step;
@@ -215,6 +215,7 @@ class PointwisePlan final : public Plan {
                 .pixel_step = y_.column_step,
                 .blocks = count,
                 .last = block + count == blocks_ ? last : lanes,
+                .pads = blocked,
                 .after = spec_.activation});
     }
   }

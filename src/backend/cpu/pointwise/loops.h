@@ -22,7 +22,8 @@ struct TileCall {
   float* y;
   int64_t y_step, pixel_step;  ///< between blocks of results, and between pixels
   int64_t blocks;              ///< of results, at most `results` of the loop
-  int64_t last;                ///< results in the last block; others are neither read nor written
+  int64_t last;                ///< results in the last block
+  bool pads = false;           ///< whether its other lanes get zeros; else they are not written
   Activation after;
 };
 

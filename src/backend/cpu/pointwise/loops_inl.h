@@ -68,10 +68,13 @@ SINGA_TARGET void ComputeTile(const TileCall& call) {
     float* y = call.y + r * call.y_step;
 #pragma GCC unroll 32
     for (int p = 0; p < kPixels; ++p) {
-      if (partial)
-        Vectors::Store(y + p * call.pixel_step, sums[r][p], mask);
-      else
+      if (!partial) {
         Vectors::Store(y + p * call.pixel_step, sums[r][p]);
+        continue;
+      }
+      // Sums of zeros that fill up filters are not 0 where x is infinite or NaN.
+      if (call.pads) Vectors::Store(y + p * call.pixel_step, Vectors::All(0));
+      Vectors::Store(y + p * call.pixel_step, sums[r][p], mask);
     }
   }
 }

@@ -47,6 +47,7 @@ class Use:
     count  calls so far, with the present one
     seen   the last one that ran the code of the step
     cost   seconds that the code took
+    due    no call before this one is audited, which callers may ask with fewer calls than is_due
     """
 
     def __init__(self, audits: Audits, first: int = 0, free: int = EVERY**2) -> None:
@@ -58,11 +59,11 @@ class Use:
     def recorded(self) -> None:
         """The calls after the present one are replays."""
         self._first = self.count
-        self._due = self._first + self._audits.first
+        self.due = self._first + self._audits.first
 
     def is_due(self) -> bool:
         """Whether the present call, a replay, is to be audited."""
-        if self.count < self._due:
+        if self.count < self.due:
             return False
         return self.count <= self._first + self._free or self._audits.have_time(self.cost)
 
@@ -74,7 +75,7 @@ class Use:
 
     def held(self) -> None:
         """An audit in the present call has found no difference."""
-        self._due = self._first + EVERY * (self.count - self._first)
+        self.due = self._first + EVERY * (self.count - self._first)
 
     def missed(self) -> str:
         """The calls since the code ran, for a warning; empty if there are none."""

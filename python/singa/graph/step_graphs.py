@@ -219,8 +219,9 @@ class StepGraphs:
                 return function(*args, **kwargs)
             step.use.count += 1
             raws = list(map(RAW, tensors))
-            if step.graph is not None and not (
-                step.use.is_due() and self._can_audit(step, raws, rewriting)
+            if step.graph is not None and (
+                step.use.count < step.use.due
+                or not (step.use.is_due() and self._can_audit(step, raws, rewriting))
             ):
                 results = _replayed(step, raws)
                 if results is not None:

@@ -68,15 +68,17 @@ def as_tensors(model: Model, values: Any) -> Any:
     found: list[Any] = []
     device, copies = None, True
     for value in values:
-        if not _is_array(value):
+        is_numpys = type(value) is np.ndarray  # the usual one, with few calls of Python
+        if not is_numpys and not _is_array(value):
             found.append(as_tensors(model, value))
             continue
         if device is None and (device := model._place.device(model)) is not None:
             copies = device.kind() == _c.DeviceKind_kCpu
-        if str(getattr(value, "dtype", "")) == "torch.bfloat16":  # which NumPy does not have
+        # NumPy does not have it.
+        if not is_numpys and str(getattr(value, "dtype", "")) == "torch.bfloat16":
             found.append(tensor.from_dlpack(value, device, copy=True))
             continue
-        array = np.asarray(value)
+        array = value if is_numpys else np.asarray(value)
         if array.dtype.kind not in "biuf":
             found.append(value)
             continue

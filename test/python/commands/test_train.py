@@ -229,7 +229,7 @@ def test_a_default_that_an_older_run_kept_is_no_option(run, colours, tmp_path, c
     assert run("--out", out, "--resume", "--epochs", 2, "--threads", 1) == 0
     assert "list: 4 images; held out: 1\n" in capsys.readouterr().out
     assert evaluate.main([str(out)]) == 0
-    assert "\n1 pictures  accuracy" in capsys.readouterr().out
+    assert "\n1 picture  accuracy" in capsys.readouterr().out
     assert run("--out", out, "--resume", "--split", 0.2, "--threads", 1) == 1
     assert "leave out --split" in capsys.readouterr().err
 

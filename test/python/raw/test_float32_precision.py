@@ -91,7 +91,7 @@ def test_high_precision_takes_three_products() -> None:
     # Recorded steps follow: the one of the first setting is replayed again.
     assert [each["graphs"] for each in found.values()] == [1, 2, 3, 3]
     assert again["losses"] == highest["losses"] != high["losses"]
-    np.testing.assert_allclose(high["losses"], highest["losses"], rtol=1e-4)
+    np.testing.assert_allclose(high["losses"], highest["losses"], rtol=3e-4)
     assert all(each["checked"] > 0 for each in found.values())
 
 

@@ -157,7 +157,7 @@ def test_explain_a_model_names_layers_reasons_and_layouts() -> None:
     names = {conv["implementation"], *conv["refused"]}
     of_onednn = {"onednn", "joined groups"}
     assert names - of_onednn == {
-        *("amx", "tiles", "depthwise", "pointwise", "winograd", "cpu", "reference")
+        *("amx", "tiles", "depthwise", "pointwise", "pairs", "winograd", "cpu", "reference")
     }
     assert names & of_onednn == (of_onednn if HAS_ONEDNN else set())
     assert all(conv["refused"].values())

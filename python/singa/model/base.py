@@ -516,7 +516,9 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
         if not callable(optimizer):
             text = f"{type(optimizer).__module__}.{type(optimizer).__name__}"
             given = (
-                repr(optimizer) if isinstance(optimizer, str) else text.removeprefix("builtins.")
+                repr(optimizer)
+                if isinstance(optimizer, str | None)
+                else text.removeprefix("builtins.")
             )
             raise TypeError(
                 f"[set_optimizer] expected an optimizer such as opt.SGD(lr=0.1), got {given}"

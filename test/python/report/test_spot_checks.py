@@ -6,9 +6,11 @@ The kernels run in processes of their own.
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import replay_calls
 from replay_calls import ALWAYS, LAST_CORNER, NOTHING, WHEN_TOLD, WHERE_LARGE
+from singa import autograd, layer, singa_wrap, tensor
 from spot_calls import CALLS, GPU, ON_CPU, ON_GPU, ON_GPUS, WRONG, found, result_of
 
 pytestmark = [
@@ -309,6 +311,19 @@ print(json.dumps([float(np.abs(got - want).max()), len(wrap.GetRefusedPlans())])
     error, refused = report
     assert error < 1e-3
     assert refused == 1
+
+
+@pytest.mark.parametrize("size", [1e19, 1e25])
+def test_statistics_that_overflow_are_not_compared(
+    size: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(autograd, "training", True)
+    x = size * np.random.default_rng(0).normal(size=(4, 3, 5, 7)).astype(np.float32)
+    before = len(singa_wrap.GetRefusedPlans())
+    y = layer.BatchNorm2d()(tensor.from_numpy(x)).numpy()
+    assert len(singa_wrap.GetRefusedPlans()) == before
+    if size == 1e25:  # the variance is infinite
+        np.testing.assert_array_equal(y, 0 * x)
 
 
 def test_bits_and_random_numbers_are_those_without_checks() -> None:

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "model/dispatch/spot/sampler.h"
@@ -14,7 +15,8 @@ namespace {
 
 using spot::Place;
 
-/// A channel's statistics, and the magnitudes of the terms of which they are sums.
+/// A channel's statistics, and the magnitudes of the terms of which they are sums; infinite if
+/// these sums may overflow.
 struct Channel {
   double mean = 0, var = 0, mean_magnitude = 0, var_magnitude = 0;
 };
@@ -38,6 +40,9 @@ void ForChannel(const spot::Sampler& sampler, int64_t channel, const Visit& visi
 }
 
 Channel ChannelOf(const BatchNormFields& fields, const spot::Sampler& sampler, int64_t channel) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  const double most = fields.dtype == kFloat64 ? std::numeric_limits<double>::max()
+                                               : double{std::numeric_limits<float>::max()} / 4;
   Channel found;
   if (!fields.training) {
     found.mean = sampler.Value(3, {channel});
@@ -58,6 +63,8 @@ Channel ChannelOf(const BatchNormFields& fields, const spot::Sampler& sampler, i
   // As in norm/tolerance.cc: the mean is known to about √K steps, and its error counts squared.
   found.var_magnitude =
       found.var + found.mean_magnitude * found.mean_magnitude * std::sqrt(count) * 0x1p-20;
+  if (found.var_magnitude > most / count) found.var_magnitude = kInf;
+  if (found.mean_magnitude > most / count) found.mean_magnitude = kInf;
   return found;
 }
 
@@ -96,6 +103,7 @@ void BatchNormForwardSpec::Sample(spot::Sampler& sampler) const {
                                        static_cast<double>(activation.high));
       place.magnitude = 1.5 * (std::abs(factor) * (std::abs(x) + channel.mean_magnitude) +
                                std::abs(bias) + std::abs(add));
+      if (!std::isfinite(channel.var_magnitude)) place.magnitude = channel.var_magnitude;
     }
   });
 }

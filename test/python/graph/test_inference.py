@@ -208,12 +208,7 @@ def test_a_depthwise_convolution_makes_the_image_that_it_reads(activation, biase
     for weights in (net.pointwise.W, net.depthwise.W, net.bn2.scale):
         weights.copy_from_numpy(2 * weights.numpy())
         check(net, images(), images(1))
-    nan = images()
-    nan[0, 3, 2, 2] = np.nan
-    net.graph(False)
-    want = np.isnan(net(nan).numpy())
-    net.graph(True)
-    np.testing.assert_array_equal(np.isnan(net(nan).numpy()), want)
+    check_nan(net)
 
 
 @pytest.mark.cpu("GPUs have no such kernels")

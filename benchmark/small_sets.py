@@ -30,17 +30,17 @@ Set = tuple[np.ndarray, list[str], int]
 
 
 def digits(cifar: str) -> Set:
-    """scikit-learn's digits."""
+    """800 of scikit-learn's digits."""
     from sklearn.datasets import load_digits
 
     pictures, labels = load_digits(return_X_y=True)
-    order = np.random.default_rng(0).permutation(len(labels))
+    order = np.random.default_rng(0).permutation(len(labels))[:800]
     pictures = (pictures.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
-    return pictures[order], [str(labels[place]) for place in order], 1437
+    return pictures[order], [str(labels[place]) for place in order], 500
 
 
 def tiles(cifar: str) -> Set:
-    """Grey tiles of nine pictures of scikit-image, 100 of each at most: which picture is it?"""
+    """Grey tiles of nine pictures of scikit-image, 50 of each: which picture is it?"""
     from skimage import color, data
 
     rng = np.random.default_rng(0)
@@ -49,7 +49,7 @@ def tiles(cifar: str) -> Set:
         whole = getattr(data, name)()
         whole = (255 * color.rgb2gray(whole)).astype(np.uint8) if whole.ndim == 3 else whole
         rows, columns = (length // 32 for length in whole.shape)
-        for place in rng.permutation(rows * columns)[:100]:
+        for place in rng.permutation(rows * columns)[:50]:
             y, x = 32 * (place // columns), 32 * (place % columns)
             found.append((whole[y : y + 32, x : x + 32], name))
     pictures, labels = zip(*(found[place] for place in rng.permutation(len(found))), strict=True)
@@ -60,16 +60,16 @@ def shapes(cifar: str) -> Set:
     """The figures that singa generates."""
     from singa import data
 
-    sets = data.shapes("train", 2000), data.shapes("test", 1000)
+    sets = data.shapes("train", 500), data.shapes("test", 500)
     pictures = np.concatenate([each.images.transpose(0, 2, 3, 1) for each in sets])
-    return pictures, [sets[0].classes[label] for each in sets for label in each.labels], 2000
+    return pictures, [sets[0].classes[label] for each in sets for label in each.labels], 500
 
 
 def textures(cifar: str) -> Set:
     """Generated textures of any direction, scale and colours, under noise."""
     rng = np.random.default_rng(0)
     pictures, labels = [], []
-    for number in range(3000):
+    for number in range(1000):
         y, x = rng.uniform(0.6, 1.4) * (np.mgrid[:32, :32] - 16)
         turn, shift = rng.uniform(0, np.pi), rng.uniform(0, 40, 2)
         u = np.cos(turn) * x + np.sin(turn) * y + shift[0]
@@ -83,15 +83,15 @@ def textures(cifar: str) -> Set:
         picture += rng.normal(0, rng.uniform(10, 50), picture.shape)
         pictures.append(np.clip(picture, 0, 255).astype(np.uint8))
         labels.append(label)
-    return np.array(pictures), labels, 2000
+    return np.array(pictures), labels, 500
 
 
 def cifar10(cifar: str) -> Set:
     """The first pictures of CIFAR-10."""
     files = sorted(Path(cifar).glob("data_batch_*.bin"))
-    rows = np.concatenate([np.fromfile(file, np.uint8) for file in files]).reshape(-1, 3073)[:4000]
+    rows = np.concatenate([np.fromfile(file, np.uint8) for file in files]).reshape(-1, 3073)[:2000]
     pictures = rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-    return pictures, [CIFAR[row[0]] for row in rows], 2000
+    return pictures, [CIFAR[row[0]] for row in rows], 1000
 
 
 def write(name: str, root: str, cifar: str) -> dict:

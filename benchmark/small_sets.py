@@ -89,9 +89,9 @@ def textures(cifar: str) -> Set:
 def cifar10(cifar: str) -> Set:
     """The first pictures of CIFAR-10."""
     files = sorted(Path(cifar).glob("data_batch_*.bin"))
-    rows = np.concatenate([np.fromfile(file, np.uint8) for file in files]).reshape(-1, 3073)[:2000]
+    rows = np.concatenate([np.fromfile(file, np.uint8) for file in files]).reshape(-1, 3073)[:1000]
     pictures = rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-    return pictures, [CIFAR[row[0]] for row in rows], 1000
+    return pictures, [CIFAR[row[0]] for row in rows], 500
 
 
 def write(name: str, root: str, cifar: str) -> dict:

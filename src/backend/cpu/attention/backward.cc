@@ -17,6 +17,7 @@
 #include <string>
 
 #include "backend/cpu/attention/attention.h"
+#include "backend/cpu/attention/factors.h"
 #include "backend/cpu/attention/tile.h"
 #include "backend/cpu/linalg/pair_product.h"
 #include "backend/cpu/linalg/tile_product.h"
@@ -28,47 +29,26 @@ namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-/// The factors of products as float32 numbers, in the workspace of a thread.
 template <class T, int64_t kVectorLanes>
-class FloatFactors {
- public:
-  using Type = T;
-  static constexpr int64_t kLanes = kVectorLanes;
-  static constexpr double kError = 0;
+class BackwardFloats : public FloatFactors<T, kVectorLanes> {
+  using Base = FloatFactors<T, kVectorLanes>;
+  using Base::dim_, Base::value_dim_, Base::q_step_, Base::key_step_, Base::value_step_;
+  using Base::keys_, Base::q_rows_, Base::values_;
 
-  FloatFactors(const AttentionGeometry& g, Parts* parts)
-      : dim_(g.dim),
-        value_dim_(g.value_dim),
-        key_step_(RowStep(g.dim)),
-        value_step_(RowStep(g.value_dim)),
-        q_step_(RoundUp(g.dim, kLanes)),
+ public:
+  using Base::kLanes;
+
+  BackwardFloats(const AttentionGeometry& g, Parts* parts)
+      : Base(g, RoundUp(g.dim, kLanes), parts),
         dy_step_(RoundUp(g.value_dim, kLanes)),
-        q_(parts->Take(g.dim * kTileQueries)),
-        q_rows_(parts->Take(q_step_ * kTileQueries)),
         dy_(parts->Take(g.value_dim * kTileQueries)),
-        dy_rows_(parts->Take(dy_step_ * kTileQueries)),
-        keys_(parts->Take(kTileKeys * key_step_)),
-        values_(parts->Take(kTileKeys * value_step_)) {}
-  static const char* Name() { return "cpu attention by tiles"; }
+        dy_rows_(parts->Take(dy_step_ * kTileQueries)) {}
 
   void LoadQueries(const AttentionRows<const T>& q, const AttentionRows<const T>& dy,
                    const Tile& tile, float scale, float* workspace) const {
-    attention::LoadQueries<T>(q, tile, dim_, scale, workspace + q_rows_, q_step_, workspace + q_);
+    Base::LoadQueries(q, tile, scale, workspace);
     attention::LoadQueries<T>(dy, tile, value_dim_, 1.0f, workspace + dy_rows_, dy_step_,
                               workspace + dy_);
-  }
-  /// n keys and values from `first` on.
-  void LoadKeys(const AttentionRows<const T>& k, const AttentionRows<const T>& v, const Tile& tile,
-                int64_t first, int64_t n, float* workspace) const {
-    PackRows(k.At(tile.batch, tile.kv_head, first), k.row, n, RoundUp(n, 4), dim_,
-             workspace + keys_, key_step_);
-    PackRows(v.At(tile.batch, tile.kv_head, first), v.row, n, RoundUp(n, 4), value_dim_,
-             workspace + values_, value_step_);
-  }
-  /// scores (keys, in fours, x columns) = scale · k · q
-  void Score(const Tile& tile, int64_t n, float, float* workspace, float* scores) const {
-    Multiply<kLanes>(RoundUp(n, 4), tile.columns, dim_, {workspace + keys_, key_step_, 1},
-                     workspace + q_, tile.columns, scores, tile.columns, false);
   }
   /// products (keys, in fours, x columns) = v · dy
   void MultiplyValues(const Tile& tile, int64_t n, float* workspace, float* products) const {
@@ -104,48 +84,32 @@ class FloatFactors {
   int64_t dv_step() const { return dy_step_; }
 
  private:
-  int64_t dim_, value_dim_;
-  int64_t key_step_, value_step_, q_step_, dy_step_;
-  int64_t q_, q_rows_;    ///< times scale; D x columns, and queries x D
+  int64_t dy_step_;
   int64_t dy_, dy_rows_;  ///< E x columns, and queries x E
-  int64_t keys_, values_;
 };
 
-/// The same as pairs of bfloat16 numbers. Weights and gradients of scores are rounded to them.
-class PairFactors {
+class BackwardPairs : public PairFactors {
  public:
-  using Type = BFloat16;
-  static constexpr int64_t kLanes = 16;
-  static constexpr double kError = kPairError;
-
-  PairFactors(const AttentionGeometry& g, const PairLoops& loops, Parts* parts)
-      : loops_(loops),
-        dim_(g.dim),
-        value_dim_(g.value_dim),
-        pairs_(CeilDivide(g.dim, 2)),
+  BackwardPairs(const AttentionGeometry& g, const PairLoops& loops, Parts* parts)
+      : PairFactors(g, loops, RowStep(CeilDivide(g.value_dim, 2)), parts),
         value_pairs_(CeilDivide(g.value_dim, 2)),
-        key_step_(RowStep(pairs_)),
         value_step_(RowStep(value_pairs_)),
         q_step_(RoundUp(g.dim, kLanes)),
         dy_step_(RoundUp(g.value_dim, kLanes)),
-        rows_(parts->Take(std::max(key_step_, value_step_) * kTileQueries)),
-        q_(parts->Take(pairs_ * kTileQueries)),
         q_joined_(parts->Take(q_step_ * kTileQueries / 2)),
         dy_(parts->Take(value_pairs_ * kTileQueries)),
         dy_joined_(parts->Take(dy_step_ * kTileQueries / 2)),
-        keys_(parts->Take(kTileKeys * key_step_)),
         keys_joined_(parts->Take(kTileKeys / 2 * q_step_)),
         values_(parts->Take(kTileKeys * value_step_)),
         weights_(parts->Take(kTileKeys * kTileQueries / 2)),
         gradients_(parts->Take(kTileKeys * kTileQueries / 2)),
         gradients_joined_(parts->Take(kTileKeys * kTileQueries / 2)) {}
-  static const char* Name() { return "cpu attention by tiles, bfloat16 products"; }
 
   void LoadQueries(const AttentionRows<const BFloat16>& q, const AttentionRows<const BFloat16>& dy,
-                   const Tile& tile, float, float* workspace) const {
+                   const Tile& tile, float scale, float* workspace) const {
     uint32_t* rows = Words(workspace + rows_);
     const auto* numbers = reinterpret_cast<const BFloat16*>(rows);
-    LoadQueryWords(q, tile, dim_, rows, key_step_, Words(workspace + q_));
+    PairFactors::LoadQueries(q, tile, scale, workspace);
     JoinRows(numbers, 2 * key_step_, tile.count, dim_, Words(workspace + q_joined_), q_step_);
     LoadQueryWords(dy, tile, value_dim_, rows, value_step_, Words(workspace + dy_));
     JoinRows(numbers, 2 * value_step_, tile.count, value_dim_, Words(workspace + dy_joined_),
@@ -154,15 +118,10 @@ class PairFactors {
   void LoadKeys(const AttentionRows<const BFloat16>& k, const AttentionRows<const BFloat16>& v,
                 const Tile& tile, int64_t first, int64_t n, float* workspace) const {
     const BFloat16* from = k.At(tile.batch, tile.kv_head, first);
-    CopyRows(from, k.row, n, RoundUp(n, 4), dim_, Words(workspace + keys_), key_step_);
+    CopyKeys(from, k.row, n, workspace);
     JoinRows(from, k.row, n, dim_, Words(workspace + keys_joined_), q_step_);
     CopyRows(v.At(tile.batch, tile.kv_head, first), v.row, n, RoundUp(n, 4), value_dim_,
              Words(workspace + values_), value_step_);
-  }
-  void Score(const Tile& tile, int64_t n, float scale, float* workspace, float* scores) const {
-    loops_.multiply(RoundUp(n, 4), tile.columns, pairs_, {Words(workspace + keys_), key_step_, 1},
-                    {Words(workspace + q_), 16, tile.columns},
-                    {scores, tile.columns, 16, scale, false});
   }
   void MultiplyValues(const Tile& tile, int64_t n, float* workspace, float* products) const {
     loops_.multiply(
@@ -208,13 +167,9 @@ class PairFactors {
                     {sums, step, 16, factor, true});
   }
 
-  const PairLoops& loops_;
-  int64_t dim_, value_dim_, pairs_, value_pairs_;
-  int64_t key_step_, value_step_, q_step_, dy_step_;
-  int64_t rows_;  ///< q, then dy
+  int64_t value_pairs_, value_step_, q_step_, dy_step_;
   // Of two queries or keys: "joined".
-  int64_t q_, q_joined_, dy_, dy_joined_;
-  int64_t keys_, keys_joined_, values_;
+  int64_t q_joined_, dy_, dy_joined_, keys_joined_, values_;
   int64_t weights_, gradients_, gradients_joined_;
 };
 
@@ -401,15 +356,15 @@ class BackwardPlan final : public Plan {
 
 PlanPtr MakePlan(const AttentionBackwardSpec& spec, int64_t lanes) {
   const auto make = [&]<class T>() -> PlanPtr {
-    if (lanes == 16) return std::make_shared<BackwardPlan<FloatFactors<T, 16>>>(spec);
-    return std::make_shared<BackwardPlan<FloatFactors<T, 8>>>(spec);
+    if (lanes == 16) return std::make_shared<BackwardPlan<BackwardFloats<T, 16>>>(spec);
+    return std::make_shared<BackwardPlan<BackwardFloats<T, 8>>>(spec);
   };
   return spec.dtype == kBFloat16 ? make.template operator()<BFloat16>()
                                  : make.template operator()<float>();
 }
 
 PlanPtr MakePairPlan(const AttentionBackwardSpec& spec, const PairLoops& loops) {
-  return std::make_shared<BackwardPlan<PairFactors>>(spec, loops);
+  return std::make_shared<BackwardPlan<BackwardPairs>>(spec, loops);
 }
 
 }  // namespace singa::cpu::attention

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "backend/cpu/attention/attention.h"
+#include "backend/cpu/attention/factors.h"
 #include "backend/cpu/attention/tile.h"
 #include "backend/cpu/linalg/pair_product.h"
 #include "backend/cpu/linalg/tile_product.h"
@@ -18,95 +19,36 @@ namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-/// The factors of products as float32 numbers, in the workspace of a thread.
 template <class T, int64_t kVectorLanes>
-class FloatFactors {
+class ForwardFloats : public FloatFactors<T, kVectorLanes> {
+  using Base = FloatFactors<T, kVectorLanes>;
+  using Base::value_dim_, Base::values_, Base::value_step_;
+
  public:
-  using Type = T;
-  static constexpr int64_t kLanes = kVectorLanes;
-  static constexpr double kError = 0;
+  ForwardFloats(const AttentionGeometry& g, Parts* parts) : Base(g, RowStep(g.dim), parts) {}
 
-  FloatFactors(const AttentionGeometry& g, Parts* parts)
-      : dim_(g.dim),
-        value_dim_(g.value_dim),
-        q_step_(RowStep(g.dim)),
-        key_step_(RowStep(g.dim)),
-        value_step_(RowStep(g.value_dim)),
-        rows_(parts->Take(q_step_ * kTileQueries)),
-        queries_(parts->Take(g.dim * kTileQueries)),
-        keys_(parts->Take(kTileKeys * key_step_)),
-        values_(parts->Take(kTileKeys * value_step_)) {}
-  static const char* Name() { return "cpu attention by tiles"; }
-
-  void LoadQueries(const AttentionRows<const T>& q, const Tile& tile, float scale,
-                   float* workspace) const {
-    attention::LoadQueries<T>(q, tile, dim_, scale, workspace + rows_, q_step_,
-                              workspace + queries_);
-  }
-  /// n keys and values from `first` on.
-  void LoadKeys(const AttentionRows<const T>& k, const AttentionRows<const T>& v, const Tile& tile,
-                int64_t first, int64_t n, float* workspace) const {
-    PackRows(k.At(tile.batch, tile.kv_head, first), k.row, n, RoundUp(n, 4), dim_,
-             workspace + keys_, key_step_);
-    PackRows(v.At(tile.batch, tile.kv_head, first), v.row, n, n, value_dim_, workspace + values_,
-             value_step_);
-  }
-  /// scores (keys, in fours, x columns) = scale · k · q
-  void Score(const Tile& tile, int64_t n, float, float* workspace, float* scores) const {
-    Multiply<kLanes>(RoundUp(n, 4), tile.columns, dim_, {workspace + keys_, key_step_, 1},
-                     workspace + queries_, tile.columns, scores, tile.columns, false);
-  }
   /// sums (E x columns) = vᵀ · weights, added to what is there if `add`.
   void AddValues(const Tile& tile, int64_t n, const float* weights, bool add, float* workspace,
                  float* sums) const {
-    Multiply<kLanes>(RoundUp(value_dim_, 4), tile.columns, n, {workspace + values_, 1, value_step_},
-                     weights, tile.columns, sums, tile.columns, add);
+    Multiply<kVectorLanes>(RoundUp(value_dim_, 4), tile.columns, n,
+                           {workspace + values_, 1, value_step_}, weights, tile.columns, sums,
+                           tile.columns, add);
   }
-
- private:
-  int64_t dim_, value_dim_;
-  int64_t q_step_, key_step_, value_step_;
-  int64_t rows_;     ///< q times scale
-  int64_t queries_;  ///< turned (D x columns)
-  int64_t keys_, values_;
 };
 
-/// The same as pairs of bfloat16 numbers. Weights are rounded to them.
-class PairFactors {
+class ForwardPairs : public PairFactors {
  public:
-  using Type = BFloat16;
-  static constexpr int64_t kLanes = 16;
-  static constexpr double kError = kPairError;
-
-  PairFactors(const AttentionGeometry& g, const PairLoops& loops, Parts* parts)
-      : loops_(loops),
-        dim_(g.dim),
-        value_dim_(g.value_dim),
-        pairs_(CeilDivide(g.dim, 2)),
-        key_step_(RowStep(pairs_)),
+  ForwardPairs(const AttentionGeometry& g, const PairLoops& loops, Parts* parts)
+      : PairFactors(g, loops, 0, parts),
         value_step_(RowStep(g.value_dim)),
-        rows_(parts->Take(key_step_ * kTileQueries)),
-        queries_(parts->Take(pairs_ * kTileQueries)),
-        keys_(parts->Take(kTileKeys * key_step_)),
         values_(parts->Take(kTileKeys / 2 * value_step_)),
         weights_(parts->Take(kTileKeys / 2 * kTileQueries)) {}
-  static const char* Name() { return "cpu attention by tiles, bfloat16 products"; }
 
-  void LoadQueries(const AttentionRows<const BFloat16>& q, const Tile& tile, float,
-                   float* workspace) const {
-    LoadQueryWords(q, tile, dim_, Words(workspace + rows_), key_step_, Words(workspace + queries_));
-  }
   void LoadKeys(const AttentionRows<const BFloat16>& k, const AttentionRows<const BFloat16>& v,
                 const Tile& tile, int64_t first, int64_t n, float* workspace) const {
-    CopyRows(k.At(tile.batch, tile.kv_head, first), k.row, n, RoundUp(n, 4), dim_,
-             Words(workspace + keys_), key_step_);
+    CopyKeys(k.At(tile.batch, tile.kv_head, first), k.row, n, workspace);
     JoinRows(v.At(tile.batch, tile.kv_head, first), v.row, n, value_dim_,
              Words(workspace + values_), value_step_);
-  }
-  void Score(const Tile& tile, int64_t n, float scale, float* workspace, float* scores) const {
-    loops_.multiply(RoundUp(n, 4), tile.columns, pairs_, {Words(workspace + keys_), key_step_, 1},
-                    {Words(workspace + queries_), 16, tile.columns},
-                    {scores, tile.columns, 16, scale, false});
   }
   void AddValues(const Tile& tile, int64_t n, const float* weights, bool add, float* workspace,
                  float* sums) const {
@@ -118,12 +60,7 @@ class PairFactors {
   }
 
  private:
-  const PairLoops& loops_;
-  int64_t dim_, value_dim_, pairs_;
-  int64_t key_step_, value_step_;
-  int64_t rows_;     ///< q
-  int64_t queries_;  ///< turned (pairs x columns)
-  int64_t keys_, values_, weights_;
+  int64_t value_step_, values_, weights_;
 };
 
 template <class Factors>
@@ -209,15 +146,15 @@ class ForwardPlan final : public Plan {
 
 PlanPtr MakePlan(const AttentionForwardSpec& spec, int64_t lanes) {
   const auto make = [&]<class T>() -> PlanPtr {
-    if (lanes == 16) return std::make_shared<ForwardPlan<FloatFactors<T, 16>>>(spec);
-    return std::make_shared<ForwardPlan<FloatFactors<T, 8>>>(spec);
+    if (lanes == 16) return std::make_shared<ForwardPlan<ForwardFloats<T, 16>>>(spec);
+    return std::make_shared<ForwardPlan<ForwardFloats<T, 8>>>(spec);
   };
   return spec.dtype == kBFloat16 ? make.template operator()<BFloat16>()
                                  : make.template operator()<float>();
 }
 
 PlanPtr MakePairPlan(const AttentionForwardSpec& spec, const PairLoops& loops) {
-  return std::make_shared<ForwardPlan<PairFactors>>(spec, loops);
+  return std::make_shared<ForwardPlan<ForwardPairs>>(spec, loops);
 }
 
 }  // namespace singa::cpu::attention

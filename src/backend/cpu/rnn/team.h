@@ -23,7 +23,8 @@ struct Division {
 
 /// Runs body(group, part, step) for all steps of all groups. Each part has a thread of its own,
 /// whose cache keeps what the part reads in every step. A thread that is ahead does the parts that
-/// others have not begun, so threads that are late, or that do not exist, hold nobody up.
+/// others have not begun, so threads that are late, or that do not exist, hold nobody up. An
+/// exception ends the program, since the other threads would wait for that part for ever.
 template <class Body>
 void RunInStep(const Division& division, int64_t steps, const Body& body) {
   struct alignas(64) Counter {
@@ -32,7 +33,7 @@ void RunInStep(const Division& division, int64_t steps, const Body& body) {
   const int64_t groups = division.groups, parts = division.parts;
   const auto begun = std::make_unique<Counter[]>(static_cast<size_t>(groups * parts));
   const auto done = std::make_unique<Counter[]>(static_cast<size_t>(groups));
-  ForEachThread(static_cast<int>(groups * parts), [&](int64_t thread) {
+  ForEachThread(static_cast<int>(groups * parts), [&](int64_t thread) noexcept {
     const int64_t group = thread / parts, own = thread % parts;
     for (int64_t step = 0; step < steps; ++step) {
       for (int64_t i = 0; i < parts; ++i) {

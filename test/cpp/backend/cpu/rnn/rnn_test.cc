@@ -4,7 +4,9 @@
 #include "backend/cpu/rnn/rnn.h"
 
 #include <algorithm>
+#include <csignal>
 #include <mutex>
+#include <stdexcept>
 
 #include "backend/cpu/rnn/network.h"
 #include "backend/cpu/rnn/team.h"
@@ -274,6 +276,19 @@ TEST(CpuRnnTeam, AllPartsOfAStepEndBeforeTheNext) {
         // Inside a parallel region there is one thread, which does everything.
         ForEachThread(2, [&](int64_t) { ExpectInStep({groups, parts}, 5); });
       }
+}
+
+/// The other threads would wait for ever.
+TEST(CpuRnnTeam, AnExceptionEndsTheProgram) {
+  const ThreadCount scope;
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  SetNumThreads(2);
+  const auto run = [] {
+    cpu::rnn::RunInStep({1, 2}, 3, [](int64_t, int64_t part, int64_t) {
+      if (part == 1) throw std::runtime_error("a part failed");
+    });
+  };
+  EXPECT_EXIT(run(), testing::KilledBySignal(SIGABRT), "a part failed");
 }
 
 }  // namespace

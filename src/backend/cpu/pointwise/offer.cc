@@ -1,5 +1,8 @@
 // For which 1 x 1 convolutions the loops are faster.
 
+#include <string>
+#include <vector>
+
 #include "backend/cpu/pointwise/convolution.h"
 #include "model/dispatch/kernel.h"
 
@@ -28,22 +31,36 @@ bool Pays(const ConvSpec& spec, int64_t lanes) {
   return costs.product * pixels < pixels + costs.fetch;
 }
 
+namespace {
+
+constexpr const char* kSlower = "other kernels are faster for so many pixels";
+
+std::string RefusesHere(const ConvSpec& spec) { return Refuses(spec, BestLoops()); }
+
+PlanOrReason Make(const ConvSpec& spec) {
+  const Loops loops = BestLoops();
+  if (!Pays(spec, loops.lanes)) return PlanOrReason::None(kSlower);
+  return MakePlan(spec, loops);
+}
+
+std::vector<Candidate> Candidates(const ConvSpec& spec) {
+  const Loops loops = BestLoops();
+  const PlanPtr plan = MakePlan(spec, loops);
+  return {{"pointwise " + LayoutName(plan->input_layout(0)), [plan] { return plan; }, 0,
+           Pays(spec, loops.lanes) ? "" : kSlower}};
+}
+
+}  // namespace
 }  // namespace singa::cpu::pointwise
 
 namespace singa::cpu {
 
 SINGA_KERNELS(cpu) {
-  Register<ConvSpec>(
-      DeviceKind::kCpu, "pointwise",
-      {.refuses =
-           [](const ConvSpec& spec) { return pointwise::Refuses(spec, pointwise::BestLoops()); },
-       .make = [](const ConvSpec& spec) -> PlanOrReason {
-         const pointwise::Loops loops = pointwise::BestLoops();
-         if (!pointwise::Pays(spec, loops.lanes))
-           return PlanOrReason::None("other kernels are faster for so many pixels");
-         return pointwise::MakePlan(spec, loops);
-       },
-       .priority = 1});
+  Register<ConvSpec>(DeviceKind::kCpu, "pointwise",
+                     {.refuses = pointwise::RefusesHere,
+                      .make = pointwise::Make,
+                      .candidates = pointwise::Candidates,
+                      .priority = 1});
 }
 
 }  // namespace singa::cpu

@@ -164,6 +164,26 @@ TEST(Pointwise, PaysForFewPixels) {
 #endif
 }
 
+/// Where they are likely to be slower, they can be measured and asked for.
+TEST(Pointwise, AreACandidateForAnyNumberOfPixels) {
+  const Kernel& kernel = *FindKernel<ConvSpec>("pointwise");
+  if (cpu::pointwise::BestLoops().lanes == 0) GTEST_SKIP() << "this CPU has none";
+  for (const int64_t size : {7, 56}) {
+    const ConvSpec spec = SpecOf(
+        ConvRecorder("Conv", {1, 64, size, size}, {1, 1}, {1, 1}, {0, 0}, 32, false, {1, 1}, 1),
+        LaneTag::kNhwc);
+    const std::vector<Candidate> candidates = kernel.Candidates(spec);
+    ASSERT_EQ(candidates.size(), 1u);
+    EXPECT_EQ(candidates[0].name, "pointwise " + LayoutName(LaneLayout(spec.geometry.input_shape(),
+                                                                       kFloat32, LaneTag::kNhwc)));
+    EXPECT_EQ(candidates[0].make()->Describe(), "pointwise");
+    const PlanOrReason made = kernel.Make(spec);
+    EXPECT_EQ(static_cast<bool>(made), size == 7);
+    EXPECT_EQ(made.reason(), candidates[0].slower);
+    EXPECT_EQ(made.reason().empty(), size == 7);
+  }
+}
+
 TEST_P(Pointwise, Refuses) {
   const auto refuses = [&](const auto& change, const char* why) {
     ConvSpec spec =

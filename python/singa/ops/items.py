@@ -14,7 +14,7 @@ from ..raw.arrays import fill
 from ..raw.indexing import bounds, is_mask, keeping_axes, normalize, view
 from ..tape.elements import as_raw
 from ..tape.operator import apply
-from ..tape.tensor import Tensor, is_computed
+from ..tape.tensor import Tensor, has_gradient, is_computed
 from .indexing import Gather
 from .movement import Index, Slice
 
@@ -63,7 +63,8 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     to the shape of `self[key]`. Of equal indices the last one counts.
 
     Raises what reading raises, ValueError for a value that does not broadcast, and RuntimeError for
-    a tensor that was computed on the tape.
+    a tensor that was computed on the tape. So does a value with a gradient, which would be lost:
+    `t[key] = value.detach()` copies its elements. A parameter takes any value.
 
     >>> x = tensor.zeros((3, 2))
     >>> x[[True, False, True]] = [1.0, 2.0]
@@ -76,6 +77,11 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         raise RuntimeError(
             "[setitem] writing to a computed tensor would not be recorded; use autograd.where "
             "or autograd.scatter_elements, or write to t.detach()"
+        )
+    if has_gradient(value) and not self.stores_grad:
+        raise RuntimeError(
+            "[setitem] the value leads to a parameter, and writing it would lose that gradient; "
+            "use autograd.where, autograd.cat or autograd.scatter_elements, or write value.detach()"
         )
     entries = _entries(self, key)
     if not _has_array(entries):

@@ -17,7 +17,7 @@ from ..dtypes import bool_, is_float
 from ..tape.elements import as_raw
 from ..tape.grad_mode import no_grad
 from ..tape.operator import apply
-from ..tape.tensor import Tensor, is_computed, wrap
+from ..tape.tensor import Tensor, has_gradient, is_computed, wrap
 from .arithmetic import (
     Add,
     And,
@@ -152,13 +152,13 @@ def _update(kind: type[Binary], t: Tensor, other: Any) -> Tensor:
     """Augmented assignment, such as `t += other`.
 
     It is not recorded, so a parameter can be updated at any time. If that would lose a gradient,
-    because one side was computed on the tape, it returns the recorded result, to which Python binds
-    the name.
+    because one side was computed on the tape, or `other` is a parameter and t is none, it returns
+    the recorded result, to which Python binds the name.
 
     Raises TypeError if the result is of a higher kind than t, such as a float, ValueError if
     `other` does not broadcast to the shape of t.
     """
-    if is_computed(t) or (not t.stores_grad and isinstance(other, Tensor) and is_computed(other)):
+    if is_computed(t) or (not t.stores_grad and has_gradient(other)):
         return _operate(kind, t, other)
     raw, code = t.data, _c.UnaryOp_kAddScalar if kind is Sub else kind.with_number
     if isinstance(other, (int, float)):

@@ -12,6 +12,7 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
+from ..singa_wrap import TapeTensor
 from . import words
 
 _Class = TypeVar("_Class", bound=type)
@@ -116,7 +117,13 @@ def axis_of(op: str, value: Any, shape: Sequence[int]) -> int:
 
 
 def number(op: str, name: str, value: Any) -> float:
-    """A float that is not NaN."""
+    """A float that is not NaN. A tensor that leads to a parameter is none: its gradient would be
+    lost."""
+    if isinstance(value, TapeTensor) and _is_trained(value):
+        raise TypeError(
+            f"[{op}] {name} must be a number, since it gets no gradient: use operators on tensors, "
+            "or float(t) for the present value of a tensor that trains"
+        )
     try:
         if isinstance(value, (str, bytes)):
             raise TypeError
@@ -127,6 +134,12 @@ def number(op: str, name: str, value: Any) -> float:
     if math.isnan(result):
         raise ValueError(f"[{op}] {name} is NaN")
     return result
+
+
+def _is_trained(t: Any) -> bool:
+    """Whether t is a parameter that trains, or was computed from one on the tape."""
+    creator = t._creator
+    return bool(t.requires_grad and (t.stores_grad or (creator is not None and creator._leads)))
 
 
 def positive(op: str, name: str, value: Any, *, finite: bool = False) -> float:

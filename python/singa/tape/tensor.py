@@ -413,6 +413,14 @@ def is_computed(x: Tensor) -> bool:
     )
 
 
+def has_gradient(x: object) -> bool:
+    """Whether the tape, which records, leads from x to a stored gradient: its own, or that of what
+    x was computed from."""
+    return isinstance(x, Tensor) and (
+        is_computed(x) or (state.recording and x.requires_grad and x.stores_grad)
+    )
+
+
 Tensor.__module__ = "singa.tensor"  # where users, and pickles, find it
 for _part in (Reading, Writing):  # errors of calls name the class that users know
     for _value in vars(_part).values():

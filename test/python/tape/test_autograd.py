@@ -160,10 +160,40 @@ def test_a_running_total_of_losses_is_recorded() -> None:
     assert values(autograd.gradients(total), w) == [[3.0]]
 
 
+def test_a_parameter_that_is_added_in_place_gets_its_gradient() -> None:
+    x, w = constant([1.0, 2.0]), parameter([3.0, 4.0])
+    same = x
+    x += w
+    x *= w
+    assert same.numpy().tolist() == [1.0, 2.0]  # as a tensor that was computed
+    assert values(autograd.gradients(x, [1.0, 1.0]), w) == [[1.0 + 2 * 3.0, 2.0 + 2 * 4.0]]
+    with autograd.no_grad():
+        same += w
+    assert same.numpy().tolist() == [4.0, 6.0]
+
+
 def test_writing_elements_of_a_computed_tensor_is_refused() -> None:
     y = parameter([1.0, 2.0]) * 2.0
     with pytest.raises(RuntimeError, match="setitem"):
         y[0] = 1.0
+
+
+@pytest.mark.parametrize("key", [0, slice(1, 2), [1, 0], np.array([True, False])])
+def test_elements_that_lead_to_a_parameter_are_not_written(key: Any) -> None:
+    """The gradient would be lost."""
+    w, x = parameter([1.0, 2.0]), constant([5.0, 6.0])
+    for value in (w[0] * 3.0, w[0]):
+        with pytest.raises(RuntimeError, match=r"\[setitem\].*lose that gradient"):
+            x[key] = value
+    with pytest.raises(RuntimeError, match="setitem"):
+        x[0] += w[0]
+    assert x.numpy().tolist() == [5.0, 6.0]
+    x[key] = (w[0] * 3.0).detach()
+    assert 3.0 in x.numpy().tolist()
+    w[0] = w[1] * 4.0  # a parameter is updated at any time
+    with autograd.no_grad():
+        x[key] = w[0]
+    assert 8.0 in x.numpy().tolist()
 
 
 def test_backward_through_a_changed_tensor_is_refused() -> None:

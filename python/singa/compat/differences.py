@@ -62,6 +62,7 @@ TABLE: tuple[tuple[str, str, Any], ...] = (
     ("tape.operator:Operator", "_check", lambda self: None),
     ("tape.tensor:Tensor", "__bool__", lambda self: True),
     ("tape.tensor:Tensor", "clone", Tensor.deepcopy),
+    ("ops.activation:Dropout", "_ignores_fractions", True),
     ("ops.arithmetic:_Comparison", "_compute", staticmethod(_c.Binary)),
     ("ops.elementwise:Not", "_of_bools", False),
     ("ops.indexing:Gather", "wraps", True),

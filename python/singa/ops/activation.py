@@ -303,17 +303,27 @@ class Dropout(BuiltinOperator):
     1 / (1 - ratio). In inference it returns x.
 
     With an integer `seed` other than 0, each call has the same mask. Otherwise masks come from the
-    random generator of the device. A seed between 0 and 1 is ignored, because SINGA's scripts call
-    `dropout(x, 0.5)`, where 0.5 is the seed, and SINGA ignores it.
+    random generator of the device.
+
+    SINGA's scripts call `dropout(x, 0.5)`, where 0.5 is the seed, which SINGA ignores. It is taken
+    where it is the ratio, too. Any other float in [0, 1] raises ValueError, since it may be meant
+    as the ratio; with SINGA's behaviour (`singa.compat`) a fraction is ignored.
     """
 
     fresh_gradients = True
+    _ignores_fractions = False
 
     def __init__(self, seed: float = 0, ratio: float = 0.5) -> None:
         super().__init__()
-        ignored = isinstance(seed, float) and 0.0 < seed < 1.0
-        self.seed: int = 0 if ignored else integer("Dropout", "seed", seed, 0)
         self.ratio: float = fraction("Dropout", "ratio", ratio, open_end=True)
+        if isinstance(seed, float) and 0.0 <= seed <= 1.0:
+            if seed != self.ratio and not (self._ignores_fractions and 0.0 < seed < 1.0):
+                raise ValueError(
+                    f"[Dropout] seed is the second argument, and {seed} looks like a ratio: write "
+                    f"ratio={seed}"
+                )
+            seed = 0
+        self.seed: int = integer("Dropout", "seed", seed, 0)
         self._active = True
 
     def forward(self, x: Raw) -> Raw:
@@ -345,7 +355,7 @@ def dropout(x: Tensor, seed: float = 0, ratio: float = 0.5) -> Tensor:
 
     The second argument is the seed, as in SINGA; see `Dropout`.
 
-    Raises ValueError for a ratio outside [0, 1).
+    Raises ValueError for a ratio outside [0, 1), and for a seed that looks like one.
 
     >>> autograd.training = True
     >>> autograd.dropout(tensor.ones((2, 4)), ratio=0.5).max().item()

@@ -61,8 +61,13 @@ def test_unsqueeze_by_a_number() -> None:
             autograd.unsqueeze(x, axes)
 
 
-def test_the_second_argument_of_dropout_is_the_seed() -> None:
+def test_the_second_argument_of_dropout_is_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     x = tensor.ones((4000,))
+    assert set(autograd.dropout(x, 0.5).numpy().tolist()) == {0.0, 2.0}
+    for seed in (0.1, 0.0, 1.0):
+        with pytest.raises(ValueError, match=rf"\[Dropout\] seed .* write ratio={seed}"):
+            autograd.dropout(x, seed)
+    monkeypatch.setattr(compat, "enabled", True)
     y = autograd.dropout(x, 0.1)
     assert set(y.numpy().tolist()) == {0.0, 2.0}  # the ratio is still 0.5
     assert 0.4 < (y.numpy() == 0).mean() < 0.6

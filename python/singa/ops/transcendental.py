@@ -90,7 +90,12 @@ class Atan2(Promoting):
         square = _c.Binary(
             _c.BinaryOp_kAdd, _c.Unary(_c.UnaryOp_kSquare, y), _c.Unary(_c.UnaryOp_kSquare, x)
         )
-        share = _c.Binary(_c.BinaryOp_kDiv, dy.AsType(wide), square)
+        zero = _c.Full((), 0.0, dy.device(), wide)
+        share = _c.Where(
+            _c.Compare(_c.BinaryOp_kEqual, square, zero),
+            zero,
+            _c.Binary(_c.BinaryOp_kDiv, dy.AsType(wide), square),
+        )
 
         def gradient(i: int, other: Raw) -> Raw | None:
             if not self._need(i):
@@ -145,7 +150,8 @@ def log1p(x: Tensor) -> Tensor:
 def atan2(y: Any, x: Any) -> Tensor:
     """The angle of the point (x, y) in radians, in [-pi, pi], with broadcasting, as numpy.arctan2:
     the sign of a zero counts, and two infinities are a diagonal. One of them may be a number or an
-    array; integers count as float32. At the origin, and at infinities, the gradient is NaN.
+    array; integers count as float32. The gradient at the origin is 0, as PyTorch's, and NaN at
+    infinities.
 
     Raises ValueError for shapes that do not broadcast to each other.
 

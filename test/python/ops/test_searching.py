@@ -272,6 +272,15 @@ def test_angles_of_zeros_and_infinities(dtype: str) -> None:
     np.testing.assert_array_equal(np.signbit(found.numpy())[known], np.signbit(truth)[known])
 
 
+def test_the_gradient_of_an_angle_at_the_origin_is_0() -> None:
+    y = Tensor(data=[0.0, 3.0, 0.0], stores_grad=True)
+    x = Tensor(data=[0.0, 4.0, -2.0], stores_grad=True)
+    with autograd.enable_grad():
+        found = autograd.gradients(autograd.atan2(y, x), np.ones(3, np.float32))
+    np.testing.assert_allclose(found[y].numpy(), [0.0, 0.16, -0.5], rtol=1e-6)
+    np.testing.assert_allclose(found[x].numpy(), [0.0, -0.12, 0.0], rtol=1e-6)
+
+
 def test_integers_count_as_floats() -> None:
     n = of(np.array([1, 4]))
     for name in ("expm1", "log1p", "log2", "rsqrt"):

@@ -309,6 +309,9 @@ def _twice(each: metric.Metric, *targets: Any) -> None:
         (lambda: metric.F1(3, "all"), ValueError, "macro"),
         (lambda: metric.AUC().update([0.5], [2]), ValueError, "0 or 1"),
         (lambda: metric.AUC().update([np.nan], [1]), ValueError, "NaN"),
+        (lambda: metric.Accuracy(from_logits=True).update([np.nan], [1]), ValueError, "NaN"),
+        (lambda: metric.F1(threshold=0.2).update([np.nan], [1]), ValueError, "NaN"),
+        (lambda: metric.MeanIoU(2).update([[0.5, np.nan]], [0]), ValueError, "NaN"),
         (lambda: metric.AUC().update([0.5, 1.0], [1]), ValueError, r"\(2,\)"),
         (lambda: metric.R2().update([0.5, 1.0], [1]), ValueError, r"\(2,\)"),
         (lambda: metric.AveragePrecision().update([0.5], [1]), ValueError, r"\(1,\)"),
@@ -321,3 +324,13 @@ def _twice(each: metric.Metric, *targets: Any) -> None:
 def test_wrong_calls(call: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+def test_scores_of_targets_that_do_not_count_may_be_nan():
+    scores = np.array([[[0.9, np.nan, 0.2]], [[0.1, 0.3, 0.8]]], np.float32).transpose(1, 0, 2)
+    matrix = metric.ConfusionMatrix(2, ignore_index=255)
+    matrix.update(scores, np.array([[0, 255, 1]]))
+    np.testing.assert_array_equal(matrix.compute(), [[1, 0], [0, 1]])
+    precision = metric.Precision(ignore_index=255, from_logits=True)
+    precision.update(scores[:, 0], np.array([[1, 255, 0]]))
+    assert precision.compute() == 0.5

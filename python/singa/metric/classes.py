@@ -97,6 +97,7 @@ class _OfClasses(Metric):
                 f"[{kind}] scores outside [0, 1] are no probabilities: give a threshold, or "
                 "from_logits=True, which is a threshold of 0"
             )
+        self._refuse_nan(scores, targets)
         limit = 0.5 if self.threshold is None else self.threshold
         return (scores > limit).astype(np.int64), targets
 
@@ -113,6 +114,13 @@ class _OfClasses(Metric):
             )
         self._one_hot = found
         return found
+
+    def _refuse_nan(self, scores: Array, targets: Array) -> None:
+        """Raises ValueError for scores (N, ...) or (N, ..., C) of which one is NaN where the target
+        counts: it is neither the highest one nor below a threshold."""
+        counting = scores if self.ignore_index is None else scores[targets != self.ignore_index]
+        if np.isnan(counting).any():
+            raise ValueError(f"[{type(self).__name__}] scores have NaN")
 
     def _kept(self, predictions: Array, targets: Array) -> tuple[Array, Array]:
         """Rows of those whose target is not `ignore_index`."""
@@ -247,11 +255,13 @@ class ConfusionMatrix(_OfClasses):
         self.reset()
 
     def update(self, x: Any, y: Any) -> None:
-        """Adds a batch. Raises ValueError for shapes that do not fit, and for scores whose
-        threshold is not clear; IndexError for a class outside [0, num_classes)."""
+        """Adds a batch. Raises ValueError for shapes that do not fit, for scores whose threshold is
+        not clear, and for NaN where a target counts; IndexError for a class outside [0,
+        num_classes)."""
         kind, classes = type(self).__name__, self.num_classes
         predictions, targets = self._read(x, y, classes)
         if predictions.shape != targets.shape:
+            self._refuse_nan(np.moveaxis(predictions, 1, -1), targets)
             predictions = predictions.argmax(1)
         predictions, targets = self._kept(predictions.reshape(-1), targets.reshape(-1))
         for name, indices in (("targets", targets), ("predictions", predictions)):

@@ -18,11 +18,16 @@ from ..raw.check import names_keywords
 from ..raw.words import spelled
 from ..tensor import Tensor
 from .hyperparameter import hyperparameter, scheduled
-from .schedule import DecayScheduler
+from .schedule import Constant, DecayScheduler
 from .update_rule import Lists, UpdateRule
 from .variants import amsgrad, rmsprop
 
 Number = float | DecayScheduler
+
+
+def _may_count(momentum: DecayScheduler) -> bool:
+    """Whether it is other than 0 at some step, so that there has to be a slot for it."""
+    return type(momentum) is not Constant or momentum.init_value != 0
 
 
 @names_keywords
@@ -87,7 +92,7 @@ class SGD(UpdateRule):
 
     def used_slots(self, restored: Mapping[str, DecayScheduler] | None = None) -> tuple[str, ...]:
         momentum = (restored or {}).get("momentum", self.momentum)
-        return self.slots if momentum.init_value else ()
+        return self.slots if _may_count(momentum) else ()
 
     def raw_update(
         self, lists: Lists, lr: float, step: int | None, behind: int, *recorded: Any
@@ -162,7 +167,7 @@ class RMSProp(UpdateRule):
 
     def used_slots(self, restored: Mapping[str, DecayScheduler] | None = None) -> tuple[str, ...]:
         momentum = (restored or {}).get("momentum", self.momentum)
-        used = {"mean": self.centered, "momentum_buffer": bool(momentum.init_value)}
+        used = {"mean": self.centered, "momentum_buffer": _may_count(momentum)}
         return tuple([name for name in self.slots if used.get(name, True)])
 
     def _is_variant(self) -> bool:

@@ -30,7 +30,7 @@ class ParamGroup:
     """Parameters with a weight decay or a learning rate of their own.
 
     params: which ones: a predicate of (name, parameter), or names, where * and ? match as in file
-        names.
+        names. A name that matches no parameter of the model raises ValueError at the first update.
     weight_decay: replaces the optimizer's; None keeps it.
     lr_scale: multiplies the optimizer's learning rate.
 
@@ -57,5 +57,10 @@ class ParamGroup:
         """Whether the parameter of that name is one of the group's."""
         if callable(self.params):
             return bool(self.params(name, param))
-        patterns = [self.params] if isinstance(self.params, str) else self.params
-        return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+        return any(fnmatch.fnmatchcase(name, pattern) for pattern in self._patterns())
+
+    def _patterns(self) -> Collection[str]:
+        """The names; none where `params` is a predicate."""
+        if callable(self.params):
+            return ()
+        return [self.params] if isinstance(self.params, str) else self.params

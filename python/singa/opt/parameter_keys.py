@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import warnings
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -59,10 +60,28 @@ class ParameterKeys:
         if not self.groups:
             return _DEFAULT_GROUP
         if key not in self._group_of:
+            if not self._group_of:
+                self._check_groups()
             name = self._path(param) or param.name or ""
             matching = (group for group in self.groups if group.matches(name, param))
             self._group_of[key] = next(matching, _DEFAULT_GROUP)
         return self._group_of[key]
+
+    def _check_groups(self) -> None:
+        """Raises ValueError if a name in a group is that of no parameter in the models that the
+        optimizer was set on. Layers that have not made their parameters may have any."""
+        models = self._living_owners()
+        parts = [part for model in models for _, part in model.named_layers()]
+        if not models or any([part._is_late() for part in parts]):
+            return
+        names = [name for name, _ in self._find_paths(models)]
+        for pattern in [each for group in self.groups for each in group._patterns()]:
+            if not any([fnmatch.fnmatchcase(name, pattern) for name in names]):
+                titles = " and ".join([model.title for model in models])
+                raise ValueError(
+                    f"[{type(self).__name__}] a ParamGroup names {pattern!r}, and no parameter of "
+                    f"{titles} matches it: there are {', '.join(names):.200}"
+                )
 
     def state_key(self, param: Tensor) -> str:
         """The name under which a parameter's state is kept, which it keeps whatever becomes of its

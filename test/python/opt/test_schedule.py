@@ -259,3 +259,27 @@ def test_a_plateau_is_replayed():
     assert everything(recorded) == everything(executed)
     assert recorded.optimizer.now("lr") == pytest.approx(0.005)
     assert len(graphs(recorded)) == 1
+
+
+RAMPS = [
+    opt.SequentialSchedule([0.0, 0.5], [2]),
+    opt.FunctionSchedule(lambda step: 0.5 * (step > 1)),
+]
+
+
+@pytest.mark.parametrize("ramp", RAMPS)
+@pytest.mark.parametrize(("rule", "slot"), [(opt.SGD, "moments"), (opt.RMSProp, "momentum_buffer")])
+def test_updates_without_momentum_as_long_as_it_is_0(rule, slot, ramp):
+    late = rule(lr=0.1, momentum=ramp)
+    assert_close(run(late, 2), run(rule(lr=0.1), 2))
+    assert getattr(late, slot).keys() == start().keys()
+
+
+@pytest.mark.parametrize("ramp", RAMPS)
+def test_a_momentum_that_begins_at_0(ramp):
+    expected, buffers = start(), dict.fromkeys(start(), 0.0)
+    for step in range(5):
+        for name, grad in gradients(step).items():
+            buffers[name] = 0.5 * buffers[name] + grad if step > 1 else 0.0
+            expected[name] = expected[name] - 0.1 * (buffers[name] if step > 1 else grad)
+    assert_close(run(opt.SGD(lr=0.1, momentum=ramp), 5), expected, atol=1e-6)

@@ -256,8 +256,9 @@ def update_batch_norm(model: Layer, batches: Iterable[Any]) -> None:
     batches  inputs of `forward`: each a tensor or array, or a list or tuple with those that a
              loader gives, of which the first counts
 
-    Weights do not change, and the mode is the one before. Nothing happens without a batch norm.
-    Raises ValueError if there are no batches.
+    Weights do not change, and the mode is the one before. Batch norms whose statistics are frozen
+    (`layer.freeze_statistics`) keep them. Nothing happens without a batch norm. Raises ValueError
+    if there are no batches. After an error the statistics are what they were.
 
     >>> net = layer.Sequential(layer.BatchNorm2d())
     >>> net(tensor.zeros((2, 1, 1, 1)))
@@ -269,17 +270,21 @@ def update_batch_norm(model: Layer, batches: Iterable[Any]) -> None:
     >>> net[0].running_mean
     Tensor([3.], dtype=float32)
     """
-    norms = [part for part in (model, *model.sublayers()) if isinstance(part, BatchNorm2d)]
+    norms = [
+        part
+        for part in (model, *model.sublayers())
+        if isinstance(part, BatchNorm2d) and not part.frozen_statistics
+    ]
     if not norms:
         return
     device = next((state.device for state in model.get_states().values()), None)
-    for norm in norms:
-        for name in norm.state_names:
-            if (state := getattr(norm, name, None)) is not None:
-                state.set_value(0.0)  # whatever it was, also NaN
+    states = [state for norm in norms for _, state in norm._own_states()]
+    before = [state.data.Clone() for state in states]
     momenta, mode = [norm.momentum for norm in norms], training()
     count = 0
     try:
+        for state in states:
+            state.set_value(0.0)  # whatever it was, also NaN
         set_training(True)
         with no_grad():
             for batch in batches:
@@ -288,9 +293,13 @@ def update_batch_norm(model: Layer, batches: Iterable[Any]) -> None:
                     norm.momentum = 1.0 / (count + 1)  # the mean so far
                 model.forward(x if isinstance(x, Tensor) else from_numpy(np.asarray(x), device))
                 count += 1
+        if not count:
+            raise ValueError("[update_batch_norm] there are no batches")
+    except BaseException:
+        for state, value in zip(states, before, strict=True):
+            state.data.CopyFrom(value)
+        raise
     finally:
         set_training(mode)
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum
-    if not count:
-        raise ValueError("[update_batch_norm] there are no batches")

@@ -296,6 +296,32 @@ def test_batch_norm_of_averaged_weights_like_torch(torch, form):
     opt.update_batch_norm(layer.Linear(3), [])  # has no batch norm
 
 
+def test_frozen_statistics_are_not_averaged():
+    net = layer.Sequential(layer.BatchNorm2d(momentum=0.3), layer.BatchNorm2d(momentum=0.3))
+    x = np.random.default_rng(0).normal(2.0, 3.0, (6, 2, 3, 3)).astype(np.float32)
+    net(tensor.from_numpy(x))
+    net[0].running_mean.set_value(1.0)
+    layer.freeze_statistics(net, "0")
+    before = bits(net[0].get_states())
+    opt.update_batch_norm(net, [x])
+    assert bits(net[0].get_states()) == before
+    np.testing.assert_allclose(
+        net[1].running_mean.numpy(), (x.mean((0, 2, 3)) - 1) / np.sqrt(1 + 1e-5), rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize(("count", "error"), [(0, "no batches"), (2, "BatchNorm")])
+def test_statistics_after_an_error_are_those_before(count, error):
+    net = layer.Sequential(layer.BatchNorm2d())
+    batches = [np.full((4, 2, 1, 1), 3.0, np.float32), np.zeros((4, 3, 1, 1), np.float32)]
+    net(tensor.from_numpy(batches[0]))
+    net[0].running_mean.set_value(0.25)
+    before = bits(net.get_states())
+    with pytest.raises(ValueError, match=error):
+        opt.update_batch_norm(net, batches[:count])
+    assert bits(net.get_states()) == before
+
+
 def test_a_mean_of_what_is_no_model():
     with pytest.raises(TypeError, match=r"\[SWA\]"):
         opt.SWA(3)

@@ -91,13 +91,15 @@ def names(code: CodeType) -> Names:
     return Names(tuple(sorted(variables - {()})), frozenset(attributes), tuple(sorted(imports)))
 
 
-def imported(module: str, namespace: Mapping[str, Any]) -> ModuleType | None:
-    """The module that code with these global variables imports under this name, if it is loaded."""
+def imported(module: str, namespace: Mapping[str, Any]) -> tuple[str, ModuleType | None]:
+    """The full name of what code with these global variables imports under this name, and the
+    module, if it is loaded."""
     try:
         package = namespace.get("__package__") or namespace.get("__name__", "").rpartition(".")[0]
-        return sys.modules.get(importlib.util.resolve_name(module, package))
+        name = importlib.util.resolve_name(module, package)
     except ImportError:
-        return None
+        return module, None
+    return name, sys.modules.get(name)
 
 
 def leading_anywhere() -> dict[int, str]:

@@ -3,6 +3,7 @@ what can change of objects."""
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import sys
@@ -21,6 +22,12 @@ _OPAQUE_MODULES = {
 }
 _PACKAGE = __name__.partition(".")[0]
 _LIBRARY = os.path.dirname(os.__file__) + os.sep  # of Python
+#: Classes of objects that lead to none, and of those that lead to too many: a cache, and whatever
+#: was on the stack.
+_NOT_FOLLOWED = (
+    *(int, float, complex, str, bytes, type, BaseException, types.FrameType, types.TracebackType),
+    *(types.CodeType, type(functools.lru_cache(int))),
+)
 _CODE = (types.FunctionType, staticmethod, classmethod, property)
 
 
@@ -93,6 +100,20 @@ def is_opaque(kind: type) -> bool:
     those of their attributes count that code names."""
     return issubclass(kind, _OPAQUE) or any(
         [package(each.__module__) in _OPAQUE_MODULES for each in kind.__mro__]
+    )
+
+
+def leads_in_c(kind: type) -> bool:
+    """Whether objects of the class may lead to others by a part that is written in C, which tells
+    Python's garbage collector of them, as `operator.methodcaller` does of its arguments."""
+    if is_opaque(kind) or issubclass(kind, _NOT_FOLLOWED):
+        return False
+    return any(
+        [
+            not can_change(each) and package(each.__module__) != _PACKAGE
+            for each in kind.__mro__
+            if each is not object
+        ]
     )
 
 

@@ -11,8 +11,9 @@ two objects 0.5 are equal, -0.0 differs from 0.0, True differs from 1, and a NaN
 
 Every object is visited by what it is made of: items, attributes, slots, its class, whatever that
 derives from. Only of modules, and of objects such as locks and files (`owners.is_opaque`), those
-attributes alone count that code names. What `code.names` cannot tell is not seen, nor are the
-inside of modules and classes of other packages and of objects written in C, files, and clocks.
+attributes alone count that code names. Of objects written in C, what they tell the garbage
+collector counts, and the bytes that they lend. What `code.names` cannot tell is not seen, nor are
+the inside of modules and classes of other packages, files, and clocks.
 Elements of tensors are seen where the host has read them; a replay reads all others anyway.
 `Layer.not_settings` names attributes that may change, such as a history. docs/recorded_steps.md
 tells users the same.
@@ -27,6 +28,7 @@ import functools
 import gc
 import os
 import struct
+import sys
 import threading
 import types
 import weakref
@@ -48,6 +50,7 @@ from .owners import (
     is_ours,
     is_own,
     is_program,
+    leads_in_c,
     package,
     slots,
 )
@@ -84,6 +87,10 @@ _HOLDERS: tuple[type, ...] = (
 _DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 _TENSOR = ("data", "requires_grad", "stores_grad", "name", "grad")  # as in HeldObjects
 _FUNCTION = ("__code__", "__defaults__", "__kwdefaults__", "__dict__")
+#: Variables and functions of Python's library by which code reads what the program sets.
+_OF_ENVIRONMENT = [
+    getattr(os, name) for name in ("environ", "environb", "getenv", "getenvb") if hasattr(os, name)
+]
 _CELL = vars(types.CellType)["cell_contents"]
 _BASES = vars(type)["__bases__"]
 
@@ -256,10 +263,16 @@ class Settings:
             self._read(local_identity, value)
         elif hasattr(kind, "__dlpack__"):
             return id(value), self._content(place, foreign_elements, value, value.nbytes)
-        elif (size := buffer_size(value)) is not None:
-            return self._content(place, buffer_elements, value, size)
         elif is_iterator(value):
             self._refuse(f"{place} is a {kind.__name__}, whose position cannot be compared")
+        else:
+            if leads_in_c(kind):
+                getattr(value, "__dict__", None)  # which the first access makes
+                for i, item in enumerate(gc.get_referents(value)):
+                    self._add(f"{place}[{i}]", item)
+                self._read(referents, value)
+            if (size := buffer_size(value)) is not None:
+                return self._content(place, buffer_elements, value, size)
         return id(value)
 
     def _members(self, place: str, value: Any) -> None:
@@ -356,7 +369,7 @@ class Settings:
 
     def _scan(self, place: str, function: types.FunctionType) -> None:
         """Visits the global variables that the code of a function of the program names."""
-        if function is os.getenv:
+        if any([function is each for each in _OF_ENVIRONMENT]):
             self._add("os.environ", os.environ)
         code, namespace = function.__code__, function.__globals__
         if (id(namespace), code) in self._scanned or not is_program(namespace, self._packages):
@@ -369,7 +382,9 @@ class Settings:
         for path in found.variables:
             self._variable(namespace, path)
         for module, path in found.imports:
-            if inside := imported(module, namespace):
+            name, inside = imported(module, namespace)
+            if inside is not None:
+                self._note((sys.modules, name), [inside])
                 self._variable({module: inside}, (module, *path))
 
     def _variable(self, namespace: dict[str, Any], path: Sequence[str]) -> None:
@@ -386,10 +401,8 @@ class Settings:
                 return
             found[name] = value
             if not isinstance(value, types.ModuleType):
-                if (
-                    is_program(namespace, self._packages)
-                    or value is os.environ
-                    or value is os.getenv
+                if is_program(namespace, self._packages) or any(
+                    [value is each for each in _OF_ENVIRONMENT]
                 ):
                     self._add(place, value)
                 else:  # other packages do not change what they contain
@@ -405,6 +418,8 @@ class Settings:
         variables = vars(module)
         if is_program(variables, self._packages):
             self._read(len, variables)
+            if "__getattr__" in variables:  # which gives what the module does not have
+                self._variable(variables, ("__getattr__",))
         self._apart.append((place, variables, {name: name for name in variables}, True))
 
     def _visit_apart(self) -> bool:

@@ -25,7 +25,7 @@ ABSENT: Any = object()
 def exact(value: Any) -> Any:
     """A token for a number or text. Tokens are equal if types and bits are equal.
 
-    None for other objects.
+    None for other objects, such as NumPy's records, whose fields can be set.
     """
     kind = type(value)
     if kind in _PLAIN:
@@ -34,7 +34,11 @@ def exact(value: Any) -> Any:
         return kind, struct.pack("<d", value)
     if kind is complex:
         return kind, struct.pack("<dd", value.real, value.imag)
-    if isinstance(value, np.generic) and kind.__module__ == "numpy" and not value.dtype.hasobject:
+    if (
+        isinstance(value, np.generic)
+        and kind.__module__ == "numpy"
+        and not isinstance(value, np.void)
+    ):
         return kind, value.dtype.str, value.tobytes()
     return None
 

@@ -12,6 +12,8 @@ import importlib
 import inspect
 import io
 import itertools
+import operator
+import os
 import queue
 import random
 import statistics
@@ -20,6 +22,7 @@ import threading
 import types
 import warnings
 import weakref
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -75,6 +78,30 @@ FACTOR = 0.5
 TARGET = Thing()
 CONFIG = types.ModuleType("config_of_a_program")
 CONFIG.value, CONFIG.values = 0.5, [0.5]
+LAZY = types.ModuleType("lazy_config_of_a_program")
+exec("found = {}\ndef __getattr__(name): return found[name]", vars(LAZY))
+
+
+SWAPPED = types.ModuleType("swapped_module_of_a_program")
+SWAPPED.value = 0.5
+IN_CONTEXT = contextvars.ContextVar("IN_CONTEXT")
+
+
+def swapped_value(held):
+    import swapped_module_of_a_program
+
+    return swapped_module_of_a_program.value
+
+
+def context_with(value):
+    context = contextvars.copy_context()
+    context.run(IN_CONTEXT.set, value)
+    return context
+
+
+class Picks:
+    def pick(self, values):
+        return values[0]
 
 
 def set_factor(held):
@@ -326,6 +353,55 @@ OBJECTS = {
         lambda m: setattr(m, "mean", lambda values: 2.0),
     ),
     "list of a module": inside(lambda: CONFIG, lambda m: m.values),
+    "what a module gives by __getattr__": (
+        lambda: LAZY,
+        lambda m: m.rate,
+        lambda m: put(m.found, "rate"),
+    ),
+    "module in the place of another": (
+        lambda: sys.modules.update({SWAPPED.__name__: SWAPPED}),
+        swapped_value,
+        lambda held: sys.modules.update({SWAPPED.__name__: Thing(2.0)}),
+    ),
+    "argument of a method caller": (
+        lambda: [numbers := [0.5], operator.methodcaller("pick", numbers)],
+        lambda h: h[1](Picks()),
+        lambda h: put(h[0]),
+    ),
+    "function behind a ufunc": (
+        lambda: np.frompyfunc(lambda x: FACTOR, 1, 1),
+        lambda f: f(1.0),
+        set_factor,
+    ),
+    "function that orders": (
+        lambda: functools.cmp_to_key(lambda a, b: FACTOR - 1),
+        lambda key: 0.5 + sorted([3, 1, 2], key=key)[0],
+        set_factor,
+    ),
+    "variables of a context": (
+        lambda: context_with(0.5),
+        lambda c: c[IN_CONTEXT],
+        lambda c: c.run(IN_CONTEXT.set, 2.0),
+    ),
+    "element of XML": (
+        lambda: ElementTree.fromstring("<net><rate>0.5</rate></net>"),
+        lambda net: float(net.find("rate").text),
+        lambda net: setattr(net[0], "text", "2.0"),
+    ),
+    "number behind a pointer": at(
+        lambda: ctypes.pointer(ctypes.c_double(0.5)), lambda pointer: pointer.contents
+    ),
+    "environment in bytes": (
+        lambda: os.environ.update(SINGA_TEST_RATE="0.5"),
+        lambda held: float(os.environb[b"SINGA_TEST_RATE"]),
+        lambda held: os.environ.update(SINGA_TEST_RATE="2.0"),
+    ),
+    "record": inside(lambda: np.array([(0.5, 1)], "f8, i4")[0], key="f0"),
+    "record with attributes": (
+        lambda: np.rec.array([(0.5, 1)], names="rate, n", formats="f8, i4")[0],
+        lambda r: r.rate,
+        lambda r: setattr(r, "rate", 2.0),
+    ),
     "class that type() made": (
         lambda: type("Made", (), {"factor": read_factor})(),
         lambda o: o.factor(),
@@ -369,6 +445,9 @@ def compiled(m, graph, *more):
 @pytest.fixture(autouse=True)
 def unchanged(monkeypatch):
     monkeypatch.setitem(globals(), "FACTOR", 0.5)
+    monkeypatch.setitem(LAZY.found, "rate", 0.5)
+    monkeypatch.setitem(sys.modules, SWAPPED.__name__, SWAPPED)
+    monkeypatch.setenv("SINGA_TEST_RATE", "0.5")
     for one, name, value in [
         (statistics, "mean", np.mean),
         *[(CONFIG, "value", 0.5), (CONFIG, "values", [0.5])],

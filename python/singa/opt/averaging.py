@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import singa_wrap
+from ..dtypes import is_float
 from ..layer import BatchNorm2d, Layer, late
 from ..layer.parameters import each_once
 from ..raw.check import integer, names_keywords, number
@@ -80,9 +81,12 @@ class Average:
             else:
                 if average.dtype != weight.dtype:  # `to_type` has converted the weight
                     average.to_type(weight.dtype)
-                share = self._share()
-                singa_wrap.ScaleAll([average.data], share)
-                singa_wrap.Axpy(1.0 - share, weight.data, average.data)
+                if is_float(weight.dtype):
+                    share = self._share()
+                    singa_wrap.ScaleAll([average.data], share)
+                    singa_wrap.Axpy(1.0 - share, weight.data, average.data)
+                else:  # a count, such as that of batches
+                    average.data.CopyFrom(weight.data)
             self._averages.append((weight, average))
         self._updates += 1
 
@@ -172,8 +176,9 @@ class EMA(Average):
             out = net(x)
 
     decay: of the average, from 0 to less than 1. Default 0.999, PyTorch's.
-    use_buffers: also averages what is kept but not trained, such as running means. By default the
-        model's own remain in use, which is what PyTorch's copies of buffers amount to.
+    use_buffers: also averages what is kept but not trained, such as running means; of integers it
+        has the last ones. By default the model's own remain in use, which is what PyTorch's copies
+        of buffers amount to.
 
     `update` goes after the step, or inside `train_one_batch`; in graph mode each replay repeats it.
     Averages have their weights' types and devices. `checkpoint.save(..., ema=ema)` keeps them.
@@ -258,7 +263,9 @@ def update_batch_norm(model: Layer, batches: Iterable[Any]) -> None:
 
     Weights do not change, and the mode is the one before. Batch norms whose statistics are frozen
     (`layer.freeze_statistics`) keep them. Nothing happens without a batch norm. Raises ValueError
-    if there are no batches. After an error the statistics are what they were.
+    if there are no batches, and for a network from a file or from PyTorch whose batch norms are
+    operators: SWA and EMA average their statistics with `use_buffers`. After an error the
+    statistics are what they were.
 
     >>> net = layer.Sequential(layer.BatchNorm2d())
     >>> net(tensor.zeros((2, 1, 1, 1)))
@@ -270,16 +277,15 @@ def update_batch_norm(model: Layer, batches: Iterable[Any]) -> None:
     >>> net[0].running_mean
     Tensor([3.], dtype=float32)
     """
-    norms = [
-        part
-        for part in (model, *model.sublayers())
-        if isinstance(part, BatchNorm2d) and not part.frozen_statistics
-    ]
-    if not norms:
+    parts = (model, *model.sublayers())
+    norms = [p for p in parts if isinstance(p, BatchNorm2d) and not p.frozen_statistics]
+    apart = [pair for part in parts if part.has_parts for pair in part._own_states()]
+    if not norms and not apart:
         return
     device = next((state.device for state in model.get_states().values()), None)
     states = [state for norm in norms for _, state in norm._own_states()]
-    before = [state.data.Clone() for state in states]
+    before = [(state, state.data.Clone()) for state in (*states, *[state for _, state in apart])]
+    versions = [state.data.version() for _, state in apart]
     momenta, mode = [norm.momentum for norm in norms], training()
     count = 0
     try:
@@ -293,10 +299,20 @@ def update_batch_norm(model: Layer, batches: Iterable[Any]) -> None:
                     norm.momentum = 1.0 / (count + 1)  # the mean so far
                 model.forward(x if isinstance(x, Tensor) else from_numpy(np.asarray(x), device))
                 count += 1
+                missed = [
+                    name
+                    for (name, state), version in zip(apart, versions, strict=True)
+                    if state.data.version() != version
+                ]
+                if missed:
+                    raise ValueError(
+                        f"[update_batch_norm] {', '.join(missed):.100} are of operators, which it "
+                        "does not reach: average them, too, by SWA(model, use_buffers=True)"
+                    )
         if not count:
             raise ValueError("[update_batch_norm] there are no batches")
     except BaseException:
-        for state, value in zip(states, before, strict=True):
+        for state, value in before:
             state.data.CopyFrom(value)
         raise
     finally:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from bits import bits
 from recorded import graphs
-from singa import autograd, layer, opt, tensor
+from singa import autograd, from_torch, layer, opt, tensor
 from singa.model import Model
 from singa.training import checkpoint
 
@@ -320,6 +320,48 @@ def test_statistics_after_an_error_are_those_before(count, error):
     with pytest.raises(ValueError, match=error):
         opt.update_batch_norm(net, batches[:count])
     assert bits(net.get_states()) == before
+
+
+def test_statistics_that_operators_keep_are_refused(torch):
+    class Net(torch.nn.Sequential):
+        def __init__(self, *more):
+            super().__init__(torch.nn.Conv2d(2, 3, 1), *more)
+            self.register_buffer("scale", torch.ones(3, 1, 1))
+
+        def forward(self, x):
+            return super().forward(x) * self.scale
+
+    x = np.random.default_rng(0).standard_normal((4, 2, 3, 3)).astype(np.float32)
+    net = from_torch(Net(torch.nn.BatchNorm2d(3)), (torch.tensor(x),))
+    before = bits(net.get_states())
+    with pytest.raises(ValueError, match=r"\] 1.running_mean, 1.running_var.* use_buffers=True"):
+        opt.update_batch_norm(net, [x])
+    assert bits(net.get_states()) == before
+    opt.update_batch_norm(from_torch(Net(), (torch.tensor(x),)), [x])  # has no batch norm
+
+
+def test_averages_of_buffers_have_the_last_count():
+    class Counts(layer.Layer):
+        state_names = ("count", "mean")
+
+        def initialize(self, x):
+            self.w = tensor.Tensor((1,), stores_grad=True)
+            self.count = tensor.Tensor((1,), dtype="int64", requires_grad=False)
+            self.mean = tensor.Tensor((1,), requires_grad=False)
+
+        def forward(self, x):
+            return x * self.w
+
+    net = Counts()
+    net(tensor.ones((1, 1)))
+    ema = opt.EMA(net, 0.75, use_buffers=True)
+    for step in range(3):
+        net.count.set_value(2 * step + 1)
+        net.mean.set_value(4.0 * step)
+        ema.update()
+    averages = ema.get_states()["averages"]
+    assert (averages["count"].item(), averages["count"].dtype.name) == (5, "int64")
+    assert averages["mean"].item() == 0.75 * 1.0 + 0.25 * 8.0
 
 
 def test_a_mean_of_what_is_no_model():

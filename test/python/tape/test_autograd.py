@@ -196,6 +196,17 @@ def test_elements_that_lead_to_a_parameter_are_not_written(key: Any) -> None:
     assert 8.0 in x.numpy().tolist()
 
 
+def test_a_tensor_that_trains_is_no_number() -> None:
+    """Its gradient would be lost."""
+    w, x = parameter([0.5]), constant([1.0, -1.0])
+    for value in (w, w * 2.0):
+        with pytest.raises(TypeError, match=r"\[LeakyRelu\] a must be a number.* no gradient"):
+            autograd.leakyrelu(x, value)
+    assert autograd.leakyrelu(x, w.detach()).numpy().tolist() == [1.0, -0.5]
+    w.requires_grad = False
+    assert autograd.leakyrelu(x, w).numpy().tolist() == [1.0, -0.5]
+
+
 def test_backward_through_a_changed_tensor_is_refused() -> None:
     w, x = parameter([1.0, 2.0]), constant([3.0, 4.0])
     y = autograd.mul(w, x)

@@ -66,7 +66,7 @@ class Softplus(Layer):
         return autograd.softplus(x, self.beta, None if same else self.threshold)
 
 
-@spelled(inplace=(True, False))
+@spelled("inplace", inplace=(True, False))
 class SiLU(Layer):
     """x·sigmoid(x), also called swish.
 
@@ -78,7 +78,7 @@ class SiLU(Layer):
         return autograd.silu(x)
 
 
-@spelled(inplace=(True, False))
+@spelled("inplace", inplace=(True, False))
 class Hardsigmoid(Layer):
     """clip(x / 6 + 1/2, 0, 1). Howard et al. 2019.
 
@@ -90,7 +90,7 @@ class Hardsigmoid(Layer):
         return autograd.hardsigmoid(x, 1 / 6, 0.5)
 
 
-@spelled(inplace=(True, False))
+@spelled("inplace", inplace=(True, False))
 class Hardswish(Layer):
     """x·clip(x + 3, 0, 6) / 6. Howard et al. 2019.
 
@@ -102,7 +102,7 @@ class Hardswish(Layer):
         return autograd.hardswish(x)
 
 
-@spelled(inplace=(True, False))
+@spelled("inplace", inplace=(True, False))
 class Mish(Layer):
     """x·tanh(log(1 + e^x)). Misra 2019.
 
@@ -114,7 +114,7 @@ class Mish(Layer):
         return autograd.mish(x)
 
 
-@spelled(inplace=(True, False))
+@spelled("inplace", inplace=(True, False))
 class ReLU6(Layer):
     """Limits x to [0, 6], with gradient 0 at both, as PyTorch's. Howard et al. 2017.
 
@@ -137,7 +137,7 @@ class Tanh(Layer):
         return autograd.tanh(x)
 
 
-@spelled(inplace=(True, False))
+@spelled("inplace", inplace=(True, False))
 class Hardtanh(Layer):
     """Limits x to [min_val, max_val], by default [-1, 1]. Raises ValueError if min_val is above
     max_val.
@@ -157,7 +157,7 @@ class Hardtanh(Layer):
         return autograd.hardtanh(x, self.min_val, self.max_val)
 
 
-@spelled(inplace=(True, False))
+@spelled("inplace", inplace=(True, False))
 class LeakyReLU(Layer):
     """x where x >= 0, else negative_slope·x. Maas et al. 2013.
 
@@ -209,7 +209,7 @@ class PReLU(Layer):
         return autograd.prelu(x, self.weight.reshape((-1, *(1,) * (len(x.shape) - 2))))
 
 
-@spelled(inplace=(True, False))
+@spelled("inplace", inplace=(True, False))
 class ELU(Layer):
     """x where x >= 0, else alpha·(e^x - 1). Clevert et al. 2016.
 
@@ -225,7 +225,7 @@ class ELU(Layer):
         return autograd.elu(x, self.alpha)
 
 
-@spelled(inplace=(True, False))
+@spelled("inplace", inplace=(True, False))
 class SELU(Layer):
     """1.0507·x where x >= 0, else 1.0507·1.67326·(e^x - 1), with more digits. Klambauer et al.
     2017.
@@ -300,7 +300,7 @@ def _dropped(x: Tensor, axes: int, ratio: float) -> Tensor:
     return x * autograd.dropout(ones, ratio=ratio)
 
 
-@spelled(inplace=(True, False))
+@spelled("inplace", inplace=(True, False))
 class Dropout2d(Layer):
     """In training, zeroes each channel of each image (N, C, ...) with probability `p` in [0, 1)
     (default 0.5) and scales the others by 1 / (1 - p). Tompson et al. 2015.

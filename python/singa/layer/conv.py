@@ -29,6 +29,7 @@ class _Filters(Window):
     b: Tensor | None
     in_channels: int | None
     nb_kernels: int
+    _form: ClassVar[str] = ""  # what an error about the channels adds
     group: int
     bias: bool
     initializer: Initializer | None
@@ -39,6 +40,7 @@ class _Filters(Window):
         if self.in_channels is not None and self.in_channels != channels:
             raise ValueError(
                 f"[{self.title}] in_channels is {self.in_channels}, got input {tuple(x.shape)}"
+                f"{self._form}"
             )
         if self.group < 1 or channels % self.group or self.nb_kernels % self.group:
             raise ValueError(
@@ -93,6 +95,10 @@ class _Conv(_Filters):
         return autograd.relu(y) if self.activation == "RELU" else y
 
 
+#: What torch.nn.Conv2d takes by position after the stride.
+_BEHIND_STRIDE = ("padding", "dilation", "group", "bias", "padding_mode")
+
+
 def _takes_pytorchs_form(cls: type) -> type:
     """A class decorator: Conv2d also takes torch.nn.Conv2d's arguments, by position and name."""
     init = cls.__init__  # type: ignore[misc]
@@ -103,6 +109,11 @@ def _takes_pytorchs_form(cls: type) -> type:
             names = ("in_channels", "out_channels", "kernel_size")[len(args) :]
             if all(name in kwargs for name in names):
                 args = (*args, *(kwargs.pop(name) for name in names))
+        for name, value in zip(_BEHIND_STRIDE, args[4:], strict=False):
+            if name in kwargs:
+                raise TypeError(f"[Conv2d] {name} is given twice")
+            kwargs[name] = value
+        args = (*args[:4], *args[4 + len(_BEHIND_STRIDE) :])
         if "padding" in kwargs and isinstance(kwargs["padding"], str):
             stride = args[3] if len(args) > 3 else kwargs.get("stride", 1)
             kwargs |= _padding_by_name("Conv2d", kwargs["padding"], stride, 2)
@@ -145,9 +156,9 @@ class Conv2d(_Conv):
                         "limited_workspace" and "autotune" keep
 
     SINGA's older form `Conv2d(in, nb_kernels, kernel_size[, stride[, padding]])` works, too, and so
-    do PyTorch's words: `Conv2d(3, 16, kernel_size=3, groups=1, padding="same")`. Raises
-    TypeError or ValueError for wrong arguments. The first call raises ValueError if x does not have
-    the expected shape or number of channels.
+    do PyTorch's order and words: `Conv2d(3, 16, 3, 1, 1, 1, 1, False)`, `Conv2d(3, 16,
+    kernel_size=3, groups=1, padding="same")`. Raises TypeError or ValueError for wrong arguments.
+    The first call raises ValueError if x does not have the expected shape or number of channels.
 
     >>> conv = layer.Conv2d(16, 3, padding=1)
     >>> conv(tensor.ones((2, 3, 8, 8))).shape
@@ -157,6 +168,7 @@ class Conv2d(_Conv):
     """
 
     _apply = staticmethod(autograd.conv2d)
+    _form = "; of three arguments by position the first is in_channels: give stride by name"
 
     def __init__(
         self,
@@ -189,8 +201,8 @@ class Conv2d(_Conv):
         self.initializer = initializer
         self.inner_params: dict[str, Any] = {"cudnn_prefer": "fastest", "workspace_MB_limit": 1024}
         for name, value in kwargs.items():
-            if name not in self.inner_params:
-                raise TypeError(f"[Conv2d] unexpected keyword argument {name!r}")
+            if name not in self.inner_params:  # as Python says it
+                raise TypeError(f"Conv2d.__init__() got an unexpected keyword argument {name!r}")
             self.inner_params[name] = value
         limit = integer("Conv2d", "workspace_MB_limit", self.inner_params["workspace_MB_limit"], 0)
         self._workspace_bytes = min(limit, 1 << 42) << 20
@@ -202,7 +214,7 @@ class Conv2d(_Conv):
         super().initialize(x)
 
 
-@spelled(group="groups", nb_kernels="out_channels")
+@spelled("padding_mode", group="groups", nb_kernels="out_channels", padding_mode=("zeros",))
 class _TorchConv(_Conv):
     """A convolution with the arguments of PyTorch's."""
 
@@ -265,7 +277,7 @@ class Conv3d(_TorchConv):
     _apply = staticmethod(autograd.conv3d)
 
 
-@spelled(group="groups", nb_kernels="out_channels")
+@spelled("padding_mode", group="groups", nb_kernels="out_channels", padding_mode=("zeros",))
 class _ConvTranspose(_Filters):
     """Base class of transposed convolutions."""
 

@@ -11,11 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from .. import autograd
 from ..raw.arrays import kind_of
+from ..raw.check import unknown_keyword
 from ..tensor import Tensor
 from . import late
 
 if TYPE_CHECKING:
     from .base import Layer
+
+#: Of singa's own layers.
+_PACKAGE = __name__.rpartition(".")[0]
+#: What all of PyTorch's layers take, None meaning the default.
+_PLACES = {"device", "dtype"}
 
 # One thread at a time creates parameters; others wait for it.
 _initializing = threading.RLock()
@@ -103,6 +109,24 @@ class LayerMeta(type):
             return func(self, *args, **kwargs)
 
         return forward
+
+    if not TYPE_CHECKING:  # checkers look at __init__
+
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            """Makes a layer. None for PyTorch's `device` and `dtype` is left out, and what singa's
+            layers lack is answered."""
+            if not kwargs or not cls.__module__.startswith(_PACKAGE):
+                return super().__call__(*args, **kwargs)
+            for name in _PLACES & kwargs.keys():
+                if kwargs[name] is None:
+                    del kwargs[name]
+            try:
+                return super().__call__(*args, **kwargs)
+            except TypeError as error:
+                answer = unknown_keyword(cls, kwargs, error, "layer")
+                if answer is None:
+                    raise
+                raise answer from None
 
     def __new__(mcs, name: str, bases: tuple[type, ...], attributes: dict[str, Any]) -> type:
         if "initialize" in attributes:

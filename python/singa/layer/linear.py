@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import autograd, initializer
 from ..raw.check import integer, one_of
+from ..raw.words import refuse_known, spelled
 from ..tape.assignment import checked, write
 from ..tensor import Tensor
 from .base import Layer
@@ -31,7 +32,8 @@ class Linear(Layer):
 
     SINGA's older form `Linear(in, out[, bias])` works, too, also with `in_features=`; the first
     call then checks `in`. Other keyword arguments are ignored with a warning, where SINGA ignores
-    them silently. The first call raises ValueError for a wrong number of input features.
+    them silently, but those of other frameworks are refused. The first call raises ValueError for a
+    wrong number of input features.
 
     >>> linear = layer.Linear(4)
     >>> linear(tensor.ones((2, 3))).shape
@@ -56,8 +58,9 @@ class Linear(Layer):
         super().__init__()
         if "in_features" in kwargs and not args:
             args, out_features = (out_features,), kwargs.pop("in_features")
+        refuse_known("Linear", kwargs)
         if kwargs:
-            warnings.warn(f"[Linear] ignores {', '.join(kwargs)}", stacklevel=2)
+            warnings.warn(f"[Linear] ignores {', '.join(kwargs)}", stacklevel=3)
         if len(args) > 2:
             raise TypeError(f"[Linear] expected out_features, or in, out and bias; got {args}")
         self.in_features: int | None = None
@@ -153,6 +156,16 @@ _FILLS: dict[str, Fill] = {
 }
 
 
+@spelled(
+    *("padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse"),
+    shared=2,
+    num_embeddings="input_dim",
+    embedding_dim="output_dim",
+    max_norm=(None,),
+    norm_type=...,
+    scale_grad_by_freq=(False,),
+    sparse=(False,),
+)
 class Embedding(Layer):
     """Replaces each index i of the input by row i of W (input_dim, output_dim).
 

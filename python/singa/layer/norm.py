@@ -16,8 +16,42 @@ from ..tensor import Tensor
 from .base import Layer
 from .creation import take_room
 
+#: What torch.nn.BatchNorm2d takes by position after num_features.
+_BEHIND_FEATURES = ("eps", "momentum", "affine", "track_running_stats")
+#: What is smaller, as a second argument, is meant for an eps.
+_LEAST_MOMENTUM = 0.01
 
-@spelled(track_running_stats=(True,))
+
+def _takes_pytorchs_form(cls: type) -> type:
+    """A class decorator: BatchNorm2d also takes the arguments of PyTorch's. Its second one by
+    position is eps, and SINGA's the momentum: a number too small for one is refused."""
+    init = cls.__init__  # type: ignore[misc]
+
+    @functools.wraps(init)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        if "num_features" in kwargs and not args:
+            args = (kwargs.pop("num_features"),)
+        others = args[1:]
+        has_momentum = "momentum" in kwargs or len(others) > 1
+        if has_momentum and 0 < len(others) <= len(_BEHIND_FEATURES):
+            for name, value in zip(_BEHIND_FEATURES, others, strict=False):
+                if name in kwargs:
+                    raise TypeError(f"[{type(self).__name__}] {name} is given twice")
+                kwargs[name] = value
+            args = args[:1]
+        elif len(others) == 1 and isinstance(eps := others[0], float) and 0 < eps < _LEAST_MOMENTUM:
+            raise ValueError(
+                f"[{type(self).__name__}] the second argument is the momentum, as in SINGA, and "
+                f"PyTorch's is eps: write eps={eps} or momentum={eps}"
+            )
+        init(self, *args, **kwargs)
+
+    cls.__init__ = __init__  # type: ignore[misc]
+    return cls
+
+
+@_takes_pytorchs_form
+@spelled(track_running_stats=(True,), bias=(True,))
 class BatchNorm2d(Layer):
     """Batch normalisation of x (N, C, ...) over all axes except 1. Ioffe & Szegedy 2015.
 
@@ -38,9 +72,11 @@ class BatchNorm2d(Layer):
     Parameters and statistics are float32 (float64 for float64 inputs), and so are the sums; x may
     also have 16 bits, and y has the type of x.
 
-    SINGA's older form `BatchNorm2d(channels[, momentum])` works, too. Raises ValueError for values
-    outside their range, and if the input does not have the expected number of channels; TypeError
-    for an input of float64 if the parameters are float32, and the other way round.
+    SINGA's older form `BatchNorm2d(channels[, momentum])` works, too, and so does PyTorch's
+    `BatchNorm2d(num_features, eps, momentum[, affine])`. Raises ValueError for values outside their
+    range, for a second argument that is small enough for an eps, and if the input does not have the
+    expected number of channels; TypeError for an input of float64 if the parameters are float32,
+    and the other way round.
 
     >>> norm = layer.BatchNorm2d(momentum=0.1)
     >>> autograd.training = True
@@ -198,6 +234,7 @@ def freeze_statistics(root: Layer, pattern: str = "*", frozen: bool = True) -> N
         each.frozen_statistics = frozen
 
 
+@spelled("track_running_stats", track_running_stats=(True,), bias=(True,))
 class BatchNorm1d(BatchNorm2d):
     """BatchNorm2d of x (N, C) or (N, C, L), with the arguments and defaults of
     torch.nn.BatchNorm1d.
@@ -372,6 +409,7 @@ class LayerNorm2d(_Norm):
         return autograd.channel_norm(x, self.weight, self.bias, self.eps)
 
 
+@spelled(bias=(True,))
 class GroupNorm(_Norm):
     """Normalises (N, C, ...) by the statistics of groups of channels. Wu & He 2018.
 
@@ -403,6 +441,13 @@ class GroupNorm(_Norm):
         return autograd.group_norm(x, self.groups, self.weight, self.bias, self.eps)
 
 
+@spelled(
+    *("momentum", "affine", "track_running_stats"),
+    shared=2,
+    momentum=...,
+    track_running_stats=(False,),
+    bias=(True,),
+)
 class InstanceNorm2d(GroupNorm):
     """Normalises each channel of each image by its own statistics. Ulyanov, Vedaldi & Lempitsky
     2016.

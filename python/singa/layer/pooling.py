@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from .. import autograd, singa_wrap
 from ..ops.pooling import OutputSize
 from ..raw.check import integer, positive
+from ..raw.words import spelled
 from ..tensor import Tensor
 from .base import Layer
 from .window import Pair, Sizes, Window
@@ -87,6 +88,7 @@ class Pooling2d(_Pooling):
         self.count_include_pad = count_include_pad
 
 
+@spelled("dilation", "return_indices", "ceil_mode", shared=3)
 class MaxPool2d(Pooling2d):
     """Maximum of each window. See `Pooling2d` for the arguments.
 
@@ -115,6 +117,7 @@ class MaxPool2d(Pooling2d):
         self.return_indices = return_indices
 
 
+@spelled("ceil_mode", "count_include_pad", "divisor_override", shared=3)
 class AvgPool2d(Pooling2d):
     """Mean of each window. See `Pooling2d` for the arguments.
 
@@ -223,6 +226,7 @@ class _Pool1d(Pooling2d):
         return autograd.pooling_1d(self._handle_for(x), x)
 
 
+@spelled("dilation", "return_indices", "ceil_mode", shared=3)
 class MaxPool1d(_Pool1d):
     """Maximum of each window along the width of x (N, C, h, w), or of x (N, C, l). See `MaxPool2d`
     for the arguments, which are numbers here.
@@ -248,6 +252,7 @@ class MaxPool1d(_Pool1d):
         self.return_indices = return_indices
 
 
+@spelled("ceil_mode", "count_include_pad", shared=3)
 class AvgPool1d(_Pool1d):
     """Mean of each window along the width of x (N, C, h, w), or of x (N, C, l). See `Pooling2d` for
     the arguments, which are numbers here.
@@ -296,6 +301,7 @@ class _Pool3d(_Pooling):
         self.ceil_mode = ceil_mode
 
 
+@spelled("return_indices", "ceil_mode")
 class MaxPool3d(_Pool3d):
     """Maximum of each window of x (N, C, d, h, w). Arguments and defaults are those of
     torch.nn.MaxPool3d; see `MaxPool2d`.
@@ -403,6 +409,7 @@ class LPPool3d(_LPPool):
     axes = 3
 
 
+@spelled("return_indices", return_indices=(False,))
 class _AdaptivePool(Layer):
     """Base class of pooling into a given number of windows."""
 

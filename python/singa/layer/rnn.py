@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from .. import autograd
 from ..raw.check import one_of
+from ..raw.words import spelled
 from ..tensor import Tensor
 from .linear import zeros
 from .sequences import _entry, _Recurrent, _Stack, _stacked
@@ -176,6 +177,11 @@ class RNN(RNN_Base):
         return autograd.tanh(y) if self.nonlinearity == "tanh" else autograd.relu(y)
 
 
+@spelled(
+    *("num_layers", "bias", "batch_first", "dropout", "bidirectional", "proj_size"),
+    shared=2,
+    proj_size=(0,),
+)
 class LSTM(RNN_Base):
     """Long short-term memory with gates i, f, o and candidate g. Hochreiter & Schmidhuber 1997.
 

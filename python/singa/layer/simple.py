@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from .. import autograd
 from ..raw.check import axis_of, fraction, integer, integers
@@ -22,7 +24,8 @@ class Sequential(Layer):
 
     A BatchNorm2d and a ReLU or ReLU6 right after it run as one operation, except while one of
     them has a hook, or an observer, such as `Model.summary`, needs each layer by itself.
-    Raises TypeError if an argument is not a layer.
+    An OrderedDict of layers, as PyTorch's takes it, gives them its keys as names. Raises TypeError
+    if an argument is not a layer, ValueError for a key that is an attribute or has a dot.
 
     >>> net = layer.Sequential(layer.Linear(8), layer.ReLU(), layer.Linear(2))
     >>> net(tensor.ones((5, 3))).shape
@@ -33,10 +36,16 @@ class Sequential(Layer):
 
     def __init__(self, *layers: Layer) -> None:
         super().__init__()
-        for index, each in enumerate(layers):
+        first: Any = layers[0] if len(layers) == 1 else None
+        named = first if isinstance(first, OrderedDict) else dict(enumerate(layers))
+        for name, each in named.items():
             if not isinstance(each, Layer):
-                raise TypeError(f"[Sequential] expected layers, got {type(each).__name__}")
-            self._adopt(str(index), each)
+                advice = ": write a * before it" if isinstance(each, list | tuple) else ""
+                raise TypeError(f"[Sequential] expected layers, got {type(each).__name__}{advice}")
+            name = str(name)
+            if not name or self.sep in name or hasattr(type(self), name) or name in vars(self):
+                raise ValueError(f"[Sequential] {name!r} cannot be the name of a layer")
+            self._adopt(name, each)
 
     def forward(self, x: Tensor) -> Tensor:
         layers = list(self._layers.values())
@@ -65,7 +74,7 @@ class Sequential(Layer):
         return list(self._layers.values())[index]
 
 
-@spelled(inplace=(True, False))
+@spelled("inplace", inplace=(True, False))
 class ReLU(Layer):
     """max(x, 0).
 
@@ -148,7 +157,7 @@ class Unflatten(Layer):
         return autograd.reshape(x, (*shape[:axis], *sizes, *shape[axis + 1 :]))
 
 
-@spelled(start_dim=(1,), end_dim=(-1,))
+@spelled("end_dim", start_dim=(1,), end_dim=(-1,))
 class Flatten(Layer):
     """Reshapes to a matrix: the axes before `axis` (default 1), and the axes from it on.
 
@@ -195,7 +204,7 @@ class BinaryCrossEntropy(Layer):
         return autograd.binary_cross_entropy(x, t)
 
 
-@spelled(p="ratio", inplace=(True, False))
+@spelled("inplace", p="ratio", inplace=(True, False))
 class Dropout(Layer):
     """In training, sets each element to zero with probability `ratio` in [0, 1) (default 0.5) and
     scales the others by 1 / (1 - ratio). The identity in inference.

@@ -12,6 +12,7 @@ which `singa.layer.creation.room_for` bounds.
 from __future__ import annotations
 
 import inspect
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -85,8 +86,7 @@ def describe(net: model.Model) -> Described:
     """The description of a network. Raises UndescribedError if it has none."""
     if type(net) is Sequential:
         (loss,) = net._loss.values()
-        layers = [describe_layer(each) for each in net]
-        return {"kind": "sequential", "layers": layers, "loss": describe_layer(loss)}
+        return {"kind": "sequential", **_describe_links(net), "loss": describe_layer(loss)}
     if net.architecture is None:
         raise UndescribedError(
             f"{type(net).__name__} is neither a network of models.create nor models.Sequential"
@@ -112,9 +112,7 @@ def build(described: Mapping[str, Any]) -> model.Model:
                 _check(name, value, _LARGEST)
         return create(described["name"], **arguments)
     if kind == "sequential":
-        return Sequential(
-            *map(build_layer, described["layers"]), loss=build_layer(described["loss"])
-        )
+        return Sequential(*_links(described), loss=build_layer(described["loss"]))
     raise ValueError(f"unknown kind {kind!r}")
 
 
@@ -127,7 +125,7 @@ def describe_layer(each: Any) -> Described:
     if _KINDS.get(name) is not kind:
         raise UndescribedError(f"{each.title} is not a layer of singa that a file can describe")
     if isinstance(each, layer.Sequential):
-        return {"layer": name, "layers": [describe_layer(inner) for inner in each]}
+        return {"layer": name, **_describe_links(each)}
     arguments = {}
     for parameter in _parameters(kind):
         value = _setting(each, _PLACES.get(name, {}).get(parameter.name, parameter.name))
@@ -143,6 +141,20 @@ def describe_layer(each: Any) -> Described:
     if changed := _difference(each, build_layer(described)):
         raise UndescribedError(f"{changed} is not what its constructor makes of its settings")
     return described
+
+
+def _describe_links(chain: layer.Sequential) -> Described:
+    """The layers of a chain, with their names if these are not their numbers."""
+    names = list(chain._layers)
+    described: Described = {"layers": [describe_layer(each) for each in chain]}
+    return described if names == [*map(str, range(len(names)))] else {**described, "names": names}
+
+
+def _links(described: Mapping[str, Any]) -> list[Any]:
+    """The layers of such a description, as Sequential takes them."""
+    layers = [build_layer(each) for each in described["layers"]]
+    names = described.get("names")
+    return layers if names is None else [OrderedDict(zip(names, layers, strict=True))]
 
 
 def _setting(each: Any, place: str) -> Any:
@@ -169,7 +181,7 @@ def build_layer(described: Mapping[str, Any]) -> Layer:
         raise ValueError(f"there is no layer {name!r}")
     kind = _KINDS[name]
     if kind is layer.Sequential:
-        return kind(*map(build_layer, described["layers"]))
+        return kind(*_links(described))
     arguments = {renamed.get(key, key): value for key, value in described["arguments"].items()}
     if unknown := arguments.keys() - {each.name for each in _parameters(kind)}:
         raise ValueError(f"{name} has no arguments {sorted(unknown)}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -17,6 +18,8 @@ from . import words
 
 _Class = TypeVar("_Class", bound=type)
 _Choice = TypeVar("_Choice")
+#: What Python says of an argument that a function does not have.
+_UNKNOWN = re.compile(r"unexpected keyword argument '(\w+)'")
 
 
 class InvalidInputError(ValueError, AssertionError):
@@ -45,22 +48,30 @@ def names_keywords(cls: _Class) -> _Class:
                     f"[{type(self).__name__}] an argument is given twice: there are "
                     f"{', '.join(all_of_them)}{advice}"
                 ) from None
-            if "unexpected keyword" in str(error):
-                known = _keywords(type(self))
-                for name in kwargs.keys() - known:
-                    kind = type(self).__name__
-                    place = kind if kind in words.ARGUMENTS else "optimizer"
-                    if answer := words.ARGUMENTS[place].get(name):
-                        raise TypeError(
-                            f"[{kind}] has no argument {name!r}{words.advice(answer)}"
-                        ) from None
-                    raise TypeError(
-                        f"[{kind}] has no argument {name!r}; it has {', '.join(known)}"
-                    ) from None
+            kind = type(self).__name__
+            place = kind if kind in words.ARGUMENTS else "optimizer"
+            if answer := unknown_keyword(type(self), kwargs, error, place):
+                raise answer from None
             raise
 
     cls.__init__ = __init__  # type: ignore[misc]
     return cls
+
+
+def unknown_keyword(
+    cls: type, given: Iterable[str], error: TypeError, place: str
+) -> TypeError | None:
+    """What to raise instead of an error about one of the keywords that are given to a constructor:
+    an answer of the table `words.ARGUMENTS[place]`, or the keywords that there are. None for other
+    errors."""
+    found = _UNKNOWN.search(str(error))
+    known = _keywords(cls)
+    if not found or found[1] not in given or found[1] in known:
+        return None
+    kind, name = cls.__name__, found[1]
+    if answer := words.ARGUMENTS[place].get(name):
+        return TypeError(f"[{kind}] has no argument {name!r}{words.advice(answer)}")
+    return TypeError(f"[{kind}] has no argument {name!r}; it has {', '.join(known)}")
 
 
 def _keywords(cls: type) -> list[str]:

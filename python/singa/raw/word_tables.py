@@ -13,6 +13,8 @@ _SIZE = "a transform of the DataLoader, such as data.evaluation_transform(64, ..
 _NO_SECOND = "finite differences of input_gradients: singa has no second derivatives (roadmap)"
 
 _EXAMPLE = "an example of what it is called with, such as torch.zeros(1, 3, 32, 32)"
+_DECAY = "weight_decay of the optimizer"
+_SIZES = "no keyword: a layer learns the size of its input from the first batch"
 _ONE_PASS = "no keyword: all parameters are updated in one pass"
 
 #: {function: {argument: what to write}}
@@ -136,6 +138,26 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "dynamic_shapes": "dynamic=(2, 3)",
         "input_size": _EXAMPLE,
         "optimizer": "set_optimizer(opt.SGD(lr=0.1)) after it",
+    },
+    "layer": {
+        "activation": "a layer behind it, such as layer.ReLU()",
+        "activity_regularizer": _DECAY,
+        "bias_initializer": "initializer, which fills the weight: biases begin with 0",
+        "bias_regularizer": _DECAY,
+        "data_format": "no keyword: images are (N, C, H, W)",
+        "device": "device.set_default_device(...) before the network is made",
+        "dilation_rate": "dilation",
+        "dtype": "to_type('float64') of the network, or compile(dtype='bfloat16')",
+        "filters": "out_channels, or the first argument",
+        "input_dim": _SIZES,
+        "input_shape": _SIZES,
+        "kernel_initializer": "initializer",
+        "kernel_regularizer": _DECAY,
+        "rate": "p",
+        "strides": "stride",
+        "trainable": "freeze() of the network",
+        "units": "out_features, or the first argument",
+        "use_bias": "bias",
     },
     "optimizer": {
         "alpha": "rho",

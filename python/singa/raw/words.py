@@ -139,6 +139,13 @@ def argument_error(function: str, name: str, known: str) -> TypeError:
     return TypeError(f"[{function}] has no argument {name!r}{rest}")
 
 
+def refuse_known(op: str, given: Iterable[str]) -> None:
+    """Raises TypeError for an argument that other frameworks' layers have, and singa's do not."""
+    for name in given:
+        if answer := ARGUMENTS["layer"].get(name):
+            raise TypeError(f"[{op}] has no argument {name!r}{advice(answer)}")
+
+
 def says_what_to_write(function: str) -> Callable[[_Function], _Function]:
     """A decorator: a TypeError about an unknown argument that the table has says what to write.
     It is looked up after the error, so that a call that fits costs nothing more."""
@@ -162,18 +169,38 @@ def says_what_to_write(function: str) -> Callable[[_Function], _Function]:
     return decorate
 
 
-def spelled(**words: str | list[str] | tuple[Any, ...]) -> Callable[[_Class], _Class]:
-    """A class decorator: the constructor also takes PyTorch's keywords, for which `words` has
-    singa's, or a list of them if it holds several; or the values with which they mean what singa
-    does without them. Others raise ValueError."""
+def spelled(*order: str, shared: int | None = None, **words: Any) -> Callable[[_Class], _Class]:
+    """A class decorator: the constructor also takes PyTorch's words and PyTorch's order.
+
+    words   PyTorch's keywords with singa's name for them, or a list of names if the word holds
+            several; or a tuple of the values with which it means what singa does without it, of
+            which others raise ValueError; or ..., for one without effect
+    order   PyTorch's arguments by position behind those that both have in the same places
+    shared  the number of these (default: all of singa's). Where singa has another argument behind
+            them, it gets the values that its default says are its own: texts and functions, or
+            bools
+    """
 
     def decorate(cls: _Class) -> _Class:
         init = cls.__init__  # type: ignore[misc]
+        own, defaults = _positional(init)
+        start = len(own) if shared is None else shared
 
         @functools.wraps(init)
         def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+            op, others = type(self).__name__, args[start:]
+            if 0 < len(others) <= len(order) and (
+                len(own) == start or not _is_like(others[0], defaults.get(own[start]))
+            ):
+                for theirs, value in zip(order, others, strict=False):
+                    if theirs in kwargs:
+                        raise TypeError(f"[{op}] {theirs} is given twice")
+                    kwargs[theirs] = value
+                args = args[:start]
             for theirs in words.keys() & kwargs.keys():
-                value, ours, op = kwargs.pop(theirs), words[theirs], type(self).__name__
+                value, ours = kwargs.pop(theirs), words[theirs]
+                if ours is ...:
+                    continue
                 if isinstance(ours, tuple):
                     if not any(value is each or value == each for each in ours):
                         accepted = " or ".join(map(repr, ours))
@@ -196,6 +223,22 @@ def spelled(**words: str | list[str] | tuple[Any, ...]) -> Callable[[_Class], _C
         return cls
 
     return decorate
+
+
+def _positional(function: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Names of a method's arguments by position, without the first, and their defaults."""
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    names = function.__code__.co_varnames[1 : function.__code__.co_argcount]
+    defaults = function.__defaults__ or ()
+    return names, dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
+
+
+def _is_like(value: Any, default: Any) -> bool:
+    """Whether a value may be meant for an argument with this default."""
+    if isinstance(default, str):
+        return isinstance(value, str) or callable(value)
+    return isinstance(value, bool) or not isinstance(default, bool)
 
 
 def answers(cls: _Class, words: Mapping[str, str]) -> _Class:

@@ -335,7 +335,7 @@ def test_sequential():
         (
             lambda: layer.Conv2d(3, 3, colour="red"),
             TypeError,
-            "unexpected keyword argument 'colour'",
+            "has no argument 'colour'",
         ),
         (lambda: layer.Conv2d(3, 3, stride=0)(image(1, 2, 5, 5)), ValueError, "stride"),
         (lambda: layer.Conv2d(3, 3, padding=-1)(image(1, 2, 5, 5)), ValueError, "pad"),

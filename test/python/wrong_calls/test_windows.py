@@ -211,9 +211,9 @@ autograd.lrn(make(3), 5) -> ValueError: [LrnForward] x (N, C, ...) (3,) float32
 autograd.lrn(make(2, 3, 4, 4, dtype="int32"), 5) -> TypeError: [LrnForward] x (2, 3, 4, 4) int32
 autograd.dropout(IMAGES, -0.1) -> ValueError: [Dropout] seed -0.1
 autograd.dropout(IMAGES, NAN) -> ValueError: [Dropout] seed nan
-autograd.dropout(IMAGES, "a") -> TypeError: [Dropout] seed str
+autograd.dropout(IMAGES, "a") -> TypeError: [dropout] seed str
 autograd.dropout(IMAGES, 1.5) -> ValueError: [Dropout] seed 1.5
-autograd.dropout(None, 0.5) -> TypeError: [Dropout] NoneType
+autograd.dropout(None, 0.5) -> TypeError: [dropout] NoneType
 conv(kernel=[0, 3]) -> ValueError: [SetupRecorder] kernel 1 2147483647 (0, 3)
 conv(kernel=[-3, 3]) -> ValueError: [SetupRecorder] kernel 1 2147483647 (-3, 3)
 conv(stride=[0, 1]) -> ValueError: [SetupRecorder] stride 1 2147483647 (0, 1)

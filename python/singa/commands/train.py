@@ -284,14 +284,14 @@ def train(args: argparse.Namespace) -> int:
         net = start.net
         done = start.for_classes(sets.classes, args.label_smoothing, sets.task)
         say(f"starts from {args.weights} {done}")
-    net.class_names = list(sets.classes)
+    net.class_names, net.transform = list(sets.classes), sets.for_prediction()
     if net.task is None and sets.task.kind != "classes":
         set_task(net, sets.task)
     net.set_optimizer(make_optimizer(args, len(loader)))
     if args.class_weights:
         vars(net)["loss"] = _balanced_loss(sets, args.label_smoothing)
     compile_network(net, args, (sets.channels, sets.size, sets.size), hardware)
-    classifier = PictureClassifier(net, sets.classes, sets.for_prediction(), sets.channels)
+    classifier = PictureClassifier(net, channels=sets.channels)
 
     def save_model() -> None:
         distributed.on_main(lambda: classifier.save(args.out / FILE_NAME), "save_model")

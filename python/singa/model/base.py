@@ -102,7 +102,7 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
     not_settings: ClassVar[tuple[str, ...]] = (
         *("_threads", "_step_graphs", "_training_at_home", "_inputs", "graph_mode", "sequential"),
         *("_autocast_dtype", "_fuse", "_recompute", "architecture", "class_names", "transform"),
-        *("_epochs_fitted", "_place", "task", "_memory_limit"),
+        *("_epochs_fitted", "_place", "task", "_memory_limit", "_use_of_fit"),
     )
     #: How `models.create` made the network: {"name": name, "arguments": its keyword arguments}.
     #: None for other networks. Checkpoints keep it.

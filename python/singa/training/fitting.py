@@ -27,6 +27,7 @@ from .picture_classifier import PictureBatches, is_file
 from .program import say
 from .task import TASKS, set_task, task_of
 from .trainer import Trainer
+from .use import has_levels, keep_transform
 
 if TYPE_CHECKING:
     from ..model import Model
@@ -55,7 +56,11 @@ def fit(
     if is_ours:
         loader.set_epoch(model._epochs_fitted)
     if validation is not None:
-        validation = as_loader(model, *_parts(validation), batch_size)
+        x_of, y_of = _parts(validation)
+        if (kept := keep_transform(model, loader, x_of)) and options.get("verbose", True):
+            say(f"the model keeps {kept}")
+        _check_transform(model, loader, x_of)
+        validation = as_loader(model, x_of, y_of, batch_size)
     trainer = Trainer(model, **options)
     try:
         return trainer.fit(loader, epochs, validation, resume=resume, overwrite=overwrite)
@@ -118,9 +123,22 @@ def as_loader(
     return DataLoader(dataset, batch_size, shuffle, seed, transform, device=device, shard=shard)
 
 
+def _check_transform(model: Model, loader: Any, validation: Any) -> None:
+    """Raises ValueError if the pictures of the validation would not be prepared as those of the
+    training are."""
+    if not _has_pictures(validation) or model.transform is not None:
+        return
+    if getattr(loader, "transform", None) is not None:
+        raise ValueError(
+            "[fit] the training's pictures have a transform, which draws or is not singa's, and "
+            "the validation's have none: give a DataLoader with one, or set net.transform = "
+            "data.evaluation_transform(size, mean, std)"
+        )
+
+
 def _has_pictures(x: Any) -> bool:
     """Whether it is a set of pictures with levels from 0 to 255."""
-    return isinstance(x, ImageFolder) or (isinstance(x, ImageSet) and x.images.dtype == np.uint8)
+    return isinstance(x, ImageFolder | ImageSet) and has_levels(x)
 
 
 def _normalize(model: Model, x: Any) -> str:

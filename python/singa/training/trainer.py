@@ -39,6 +39,7 @@ from .totals import (
     in_columns,
     own_sums,
 )
+from .use import check_classes, keep_names, keep_transform
 
 if TYPE_CHECKING:
     from ..model import Model
@@ -135,6 +136,7 @@ class Trainer(Evaluator):
         self.exit_status = 0
         self._totals = Totals({})
         self._can_plot = True
+        self._kept, self._data = "", None  # what the model has got of the data; see `use`
         self._began = time.monotonic()
         #: Images of all ranks, and seconds, of the epoch before it was resumed.
         self._earlier = (0.0, 0.0)
@@ -170,11 +172,16 @@ class Trainer(Evaluator):
                     it had never stopped. `epochs` are those of the whole run.
         overwrite   replace the run in `out`
 
+        A model without `class_names` gets those of the training's data, and one without a
+        `transform` that of the validation's pictures, or of the training's, unless it draws: what
+        `singa predict` needs of `Model.save`.
+
         A record has "epoch", "step" (updates), "lr", the loss and the metrics of training
         ("train_loss", ...) and validation ("val_loss", ...), "images_per_s" and "seconds".
 
-        Raises NonFiniteLossError if the loss becomes infinite or NaN, FileExistsError if `out` has
-        a run that is neither resumed nor overwritten, and what `checkpoint` raises.
+        Raises NonFiniteLossError if the loss becomes infinite or NaN, ValueError if the validation
+        has other classes than the training, FileExistsError if `out` has a run that is neither
+        resumed nor overwritten, and what `checkpoint` raises.
 
         >>> net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
         >>> net.set_optimizer(opt.SGD(lr=0.1))
@@ -188,6 +195,9 @@ class Trainer(Evaluator):
         """
         self.epochs = integer("Trainer", "epochs", epochs, 1)
         self._prepare(loader)
+        check_classes(loader, validation)
+        self._kept = keep_transform(self.model, loader, validation)
+        self._data: Any = loader  # until the first outputs tell whether its names are theirs
         self._totals = Totals(self._functions(), self._together())
         self.should_stop, self.exit_status, self._first = False, 0, getattr(loader, "epoch", 0)
         self._open_run(loader, resume, overwrite)
@@ -249,6 +259,9 @@ class Trainer(Evaluator):
             for logger in loggers:
                 logger.append(record)
         if self.verbose:
+            if self._kept:
+                say(f"the model keeps {self._kept}")
+            self._kept = ""
             parts = [*described(record, self.validation_name), f"{rate:.0f} images/s"]
             say(in_columns(title, parts))
         self._totals = Totals(self._functions(), self._together())
@@ -309,6 +322,9 @@ class Trainer(Evaluator):
                 "(outputs, loss)"
             )
         self._totals.add(out, loss, batch[-1], len(batch[0]))
+        if self._data is not None:
+            kept = [text for text in (keep_names(self.model, self._data, out), self._kept) if text]
+            self._kept, self._data = " and ".join(kept), None
         self._call("on_batch_end", batch, result)
 
     def _needs_execution(self) -> bool:

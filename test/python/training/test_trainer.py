@@ -104,7 +104,7 @@ def test_pictures_are_normalised_by_default(tmp_path, capsys):
     for name, value in states(by_hand).items():
         np.testing.assert_array_equal(states(own)[name], value, name)
     assert own.transform == data.Normalize(*train.mean_std())
-    assert by_hand.transform is None  # its loader has one
+    assert by_hand.transform == own.transform  # that of its loader
     loader = data.DataLoader(test, 20, transform=own.transform)
     np.testing.assert_array_equal(own.predict(test), own.predict(loader))
     found = own.evaluate(test, batch_size=20, verbose=False)

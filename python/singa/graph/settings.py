@@ -137,7 +137,8 @@ class Settings:
         self._containers: list[Any] = []
         self._addresses: list[int] = []  # of the items of the containers
         self._readers: list[tuple[Callable[[Any], Any], Any, Any]] = []
-        self._generators: set[str] = set()
+        #: Random generators by their places, which begin with a dot.
+        self.generators: dict[str, Any] = {}
         self._root = root  # which is not kept alive: it has the graphs that have this
         # Packages that belong to the program although they are installed.
         self._packages = {package(each.__module__) for each in type(root).__mro__}
@@ -175,11 +176,11 @@ class Settings:
         except Exception:  # another thread changed a container, or an object was closed
             return False
 
-    def drawn(self, before: Settings) -> bool:
-        """Whether the state of a random generator differs from that in `before`."""
-        return any(
-            [before.values.get(g, self.values[g]) != self.values[g] for g in self._generators]
-        )
+    def drawn(self, before: Settings) -> list[str]:
+        """Those of `generators` whose state differs from that in `before`."""
+        then, now = before.values, self.values
+        places = [(name, name[1:]) for name in self.generators]
+        return [name for name, place in places if then.get(place, now[place]) != now[place]]
 
     # The walk.
 
@@ -233,7 +234,7 @@ class Settings:
         if isinstance(value, np.ndarray):
             return self._array(place, value)
         if isinstance(value, self._kinds_of_generators):
-            self._generators.add(place)
+            self.generators[f".{place}"] = value
             return self._read(generator_state, value)
         if isinstance(value, types.FunctionType):
             return self._function(place, value)

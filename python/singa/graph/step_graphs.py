@@ -14,8 +14,8 @@ has changed something, the step is recorded again. Elements of arguments that th
 kinds of steps apart, like plain values. A step that cannot be replayed is executed, with one
 warning that gives the reason: changes by the step itself, results that Python reads within the
 step, tensors that it creates from host data, numbers that change between steps, and random numbers
-of Python or NumPy. All other Python code in a step is assumed to do the same in every step, and
-does not run in replays.
+of Python, NumPy or PyTorch. All other Python code in a step is assumed to do the same in every
+step, and does not run in replays.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from ..tape.step_recording import state as current
 from ..tape.tensor import Tensor
 from . import memory_limit
 from .audits import Audits, GraphWarning, Use, warn_of_audit
+from .drawn_lines import DrawnLine
 from .settings import Settings, differing
 from .step_values import (
     RAW,
@@ -139,6 +140,8 @@ class _Step:
         self.settings: Settings | None = None
         self.read: list[_c.Tensor] = []  # what the host reads in the step, except arguments
         self.hooks: int | None = None  # last_change of hooks, if it is executed because of one
+        # Of a step that draws: generators in its settings, and whether it changes these.
+        self.draws: tuple[dict[str, Any], bool] | None = None
 
     def say(self) -> None:
         """Tells the user what it takes to keep to the memory limit, unless that was said before."""
@@ -151,7 +154,7 @@ class _Step:
 
     def forget(self) -> None:
         """Discards the graph, so that the step is recorded again."""
-        self.tries, self.reason, self.hooks, self.copies = 0, "", None, False
+        self.tries, self.reason, self.hooks, self.copies, self.draws = 0, "", None, False, None
         self.last = self.returned = self.graph = self.outline = self.settings = None
         self.calls, self.updates = [], []
 
@@ -227,6 +230,8 @@ class StepGraphs:
                 if results is not None:
                     return filled((step.template,), iter(results))[0]
                 step.forget()
+            if step.draws is not None:
+                return self._look_for_draws(step, lambda: function(*args, **kwargs))
             begin, was_replayed = perf_counter(), step.graph is not None
             try:
                 return self._record(base, step, kind, function, tensors, args, kwargs, rewriting)
@@ -354,7 +359,7 @@ class StepGraphs:
             given = iter(inputs)
             args, kwargs = mapped((args, kwargs), lambda t: next(given))
         handed_over = identity(args), identity(kwargs)
-        numbers = random_numbers()
+        numbers = random_numbers(of_torch=True)
         raws = [t.data for t in inputs]
         position = device.random_state()
         run = not audited or bool(step.calls or step.updates)
@@ -378,10 +383,11 @@ class StepGraphs:
         after = Settings(self._layer, step.read, step.handed) if step.read != read else now
         step.tries += 1
         obstacle = after.obstacle or operations.obstacle()
-        numbers_now = random_numbers()
+        numbers_now = random_numbers(of_torch=True)
         moved = [name for name, then in numbers.items() if numbers_now[name] != then]
-        if after.drawn(before) or drawing.by_this_thread(moved):
-            obstacle = obstacle or "it draws random numbers of Python's or NumPy's"
+        drawn = [*after.drawn(before), *(moved if drawing.by_this_thread(moved) else ())]
+        if drawn:
+            obstacle = obstacle or _of_draws("")
         if (identity(args), identity(kwargs)) != handed_over:
             obstacle = obstacle or "the step changes one of its arguments, or sets its gradient"
         if own and not obstacle:
@@ -432,9 +438,23 @@ class StepGraphs:
         step.last, step.returned = (None, None) if obstacle else (operations, key_of(result))
         # A step that sets something in its first run may have no obstacle in the next one.
         if (obstacle and not own) or step.tries >= _TRIES:
+            if drawn and obstacle == _of_draws(""):  # the next call looks where
+                step.forget()
+                step.draws = (after.generators, bool(own))
+                return result
             self._give_up(step, difference)
             # What changes in each step says nothing about the next chance.
             step.settings, step.read = None if own else now, []
+        return result
+
+    def _look_for_draws(self, step: _Step, function: Callable[[], Any]) -> Any:
+        """Executes a step that is known to draw random numbers, and gives it up with the line that
+        draws."""
+        generators, changes = step.draws
+        with DrawnLine(generators) as drawn:
+            result = function()
+        self._give_up(step, _of_draws(drawn.place))
+        step.settings = None if changes else Settings(self._layer, (), step.handed)
         return result
 
     def _look_for_writes(
@@ -484,6 +504,14 @@ class StepGraphs:
     def reasons(self) -> list[str]:
         """The reasons of all steps that are executed."""
         return [step.reason for step in self._steps.values() if step.reason]
+
+
+def _of_draws(place: str) -> str:
+    return (
+        f"it draws random numbers of Python, NumPy or PyTorch{place}: draw them outside of the "
+        "step and hand them over in a tensor, or take what draws anew in replays, such as "
+        "autograd.dropout"
+    )
 
 
 def _replayed(step: _Step, inputs: list[_c.Tensor]) -> tuple[Any, ...] | None:

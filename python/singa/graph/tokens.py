@@ -18,6 +18,13 @@ from .. import singa_wrap as _c
 from ..tape.tensor import wrap
 
 _PLAIN = (int, bool, str, bytes, type(None), type(...), range)
+#: Names of functions and methods of PyTorch that draw from its generator.
+_TORCHS_DRAWS = {
+    *("rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like"),
+    *("bernoulli", "bernoulli_", "multinomial", "normal", "normal_", "uniform_", "random_"),
+    *("exponential_", "geometric_", "log_normal_", "cauchy_", "poisson", "binomial"),
+    *("dropout", "dropout_", "feature_dropout", "alpha_dropout", "rrelu", "rrelu_"),
+}
 #: Stands for what is not there.
 ABSENT: Any = object()
 
@@ -48,9 +55,12 @@ def elements(raw: _c.Tensor) -> Any:
     return wrap(raw, False).numpy().tobytes()
 
 
-def random_numbers() -> dict[str, Any]:
-    """The states of the global random generators of Python and NumPy, if they are imported."""
-    found = {}
+def random_numbers(of_torch: bool = False) -> dict[str, Any]:
+    """The states of the global random generators of Python and NumPy, and with `of_torch` of
+    PyTorch, if they are imported."""
+    found: dict[str, Any] = {}
+    if of_torch and hasattr(torch := sys.modules.get("torch"), "get_rng_state"):
+        found["torch"] = torch.get_rng_state().numpy().tobytes()
     if "random" in sys.modules:
         found["random"] = sys.modules["random"].getstate()
     if "numpy.random" in sys.modules:
@@ -60,7 +70,7 @@ def random_numbers() -> dict[str, Any]:
 
 class Drawing:
     """Context manager that tells which of several threads draws from the global random generators
-    of Python and NumPy."""
+    of Python, NumPy and PyTorch."""
 
     def __init__(self) -> None:
         # A profile function sees calls of built-in functions, which NumPy's are not from 2.5 on.
@@ -71,26 +81,33 @@ class Drawing:
             and name in sys.modules
             and isinstance(function := sys.modules[name].random, BuiltinFunctionType)
         }
+        self._of_torch = threading.active_count() > 1 and "torch" in sys.modules
         self._called: set[str] = set()
+        self._sees = False
 
     def __enter__(self) -> Self:
-        if self._watched:
-            self._before = sys.getprofile()
+        self._before = sys.getprofile()
+        if self._watched or self._of_torch:
+            self._sees = self._before is None or callable(self._before)  # cProfile's is not
+        if self._sees:
             sys.setprofile(self._note)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._watched:
+        if self._sees:
             sys.setprofile(self._before)
 
     def by_this_thread(self, moved: Iterable[str]) -> bool:
         """Whether one of the generators that moved may have done so for this thread."""
-        return any([name in self._called or name not in self._watched for name in moved])
+        watched = {*self._watched, *(["torch"] if self._of_torch else [])} if self._sees else set()
+        return any([name in self._called or name not in watched for name in moved])
 
     def _note(self, frame: FrameType, event: Any, argument: Any) -> None:
         if event == "c_call":
             of = getattr(argument, "__self__", None)
             self._called.update([name for name, own in self._watched.items() if own is of])
+            if self._of_torch and getattr(argument, "__name__", "") in _TORCHS_DRAWS:
+                self._called.add("torch")
         if self._before is not None:
             self._before(frame, event, argument)
 

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.random
 
+from ..graph.drawn_lines import DrawnLine
 from ..graph.tokens import Drawing, random_numbers
 from ..networks.errors import Problem, UnsupportedError
 from ..networks.graph import Graph, Node, ValueType
@@ -145,12 +146,12 @@ def export(
                 now = random_numbers()
                 moved = [name for name, then in now.items() if before[name] != then]
                 if moved:  # once more, to see whether another thread has drawn
-                    with Drawing() as drawing:
+                    with DrawnLine(of_torch=False) as line, Drawing() as drawing:
                         program, is_open = _program(torch, module, inputs, dynamic)
                     if drawing.by_this_thread(moved):
                         raise NotImplementedError(
-                            f"it draws from Python's {' and '.join(moved)}, which would give the "
-                            "same numbers in each call: take torch.rand"
+                            f"it draws from Python's {' and '.join(moved)}{line.place}, "
+                            "which would give the same numbers in each call: take torch.rand"
                         )
         except Exception as error:  # of many kinds
             raise refusal(torch, module, inputs, error) from error
@@ -536,7 +537,8 @@ class _Translation:
                 got = repr(spec.arg.value) if hasattr(spec.arg, "value") else "a length"
                 what = f"results are tensors, or lists or dicts of them, got {got}"
                 self._refuse(graph.name, "output", what)
-            elif kind != "TOKEN":
+            elif kind != "TOKEN" and (kind != "USER_INPUT_MUTATION" or self.accelerated):
+                # A network of singa leaves its inputs as they are, and computes the same.
                 (node,) = [each for each in program.graph.nodes if each.name == spec.arg.name]
                 instead = "outside of the module"
                 if kind == "USER_INPUT_MUTATION":

@@ -3,8 +3,10 @@ with a reason."""
 
 import contextlib
 import contextvars
+import cProfile
 import itertools
 import os
+import pathlib
 import random
 import sys
 import threading
@@ -268,6 +270,59 @@ def test_a_step_that_draws_is_executed_beside_other_threads(draw):
             random.seed(1), np.random.seed(1)  # noqa: NPY002
             results.append(warned(m, "random") if use_graph else trained(m, 9)[0])
     assert results[0] == results[1]
+
+
+def drawn_in_a_function():
+    return random.uniform(0, 1)  # this line
+
+
+DRAWS = {
+    "random": lambda s: random.random(),  # this line
+    "function": lambda s: drawn_in_a_function(),
+    "library": lambda s: random.shuffle([1, 2, 3]) or 1.0,  # this line
+    "numpy": lambda s: np.random.rand(),  # noqa: NPY002 - this line
+    "generator": lambda s: s.x.random(),  # this line
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+@pytest.mark.parametrize("around", [contextlib.nullcontext, beside_a_thread])
+def test_the_line_that_draws(name, around):
+    make = lambda s: setattr(s, "x", np.random.default_rng(1))  # noqa: E731
+    function = drawn_in_a_function if name == "function" else DRAWS[name]
+    lines = pathlib.Path(__file__).read_text().splitlines()
+    first = function.__code__.co_firstlineno
+    number = next(n for n in range(first, first + 3) if "this line" in lines[n - 1])
+    tracing = sys.gettrace()
+    sys.settrace(None)
+    try:
+        with around():
+            m = compiled(True, make, dropping(DRAWS[name]))
+            warned(m, f"at {__file__} line {number}: draw them outside of the step")
+            assert sys.gettrace() is None
+    finally:
+        sys.settrace(tracing)
+
+
+def test_a_step_that_draws_from_pytorch_is_executed(torch):
+    m = compiled(True, lambda s: None, lambda s: 1.0 if torch.rand(1).item() < 0.9 else 0.5)
+    torch.manual_seed(1)
+    with beside_a_thread():
+        seen = warned(m, "random numbers of Python, NumPy or PyTorch")
+    m = compiled(False, lambda s: None, lambda s: 1.0 if torch.rand(1).item() < 0.9 else 0.5)
+    torch.manual_seed(1)
+    assert trained(m, 9)[0] == seen
+
+
+def test_a_step_that_draws_is_executed_under_cprofile():
+    profile = cProfile.Profile()
+    with beside_a_thread():
+        m = compiled(True, lambda s: None, dropping(lambda s: random.random()))
+        profile.enable()
+        try:
+            warned(m, "random")
+        finally:
+            profile.disable()
 
 
 def test_generators_that_only_others_draw_from_do_no_harm():

@@ -8,6 +8,7 @@ from .. import singa_wrap as _c
 from ..dtypes import int64
 from ..raw.arrays import full
 from ..raw.check import fraction, integer, number, one_of, positive
+from ..tape.arguments import also_named
 from ..tape.grad_mode import training as is_training
 from ..tape.tensor import Tensor
 from .base import BuiltinOperator
@@ -191,7 +192,7 @@ class Glu(BuiltinOperator):
         return _c.Concat((da, db), self.axis)
 
 
-relu6: OfTensor = function_of(ReLU6, any_type=True)
+relu6: OfTensor = function_of(ReLU6, any_type=True, in_place=True)
 logsigmoid: OfTensor = function_of(LogSigmoid)
 
 
@@ -221,9 +222,11 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float | None = None) -> Te
     return SoftPlus(beta, threshold)(x)[0]
 
 
-def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+def hardtanh(
+    x: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
     """Limits x to [min_val, max_val], with gradient 0 at both, as torch's hardtanh. Raises
-    ValueError if min_val is above max_val.
+    ValueError if min_val is above max_val. `inplace` is PyTorch's, and changes nothing.
 
     >>> autograd.hardtanh(tensor.Tensor(data=[-2.0, 0.5, 3.0]))
     Tensor([-1. ,  0.5,  1. ], dtype=float32)
@@ -231,8 +234,9 @@ def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     return HardTanh(min_val, max_val)(x)[0]
 
 
-def elu(x: Tensor, alpha: float = 1) -> Tensor:
-    """ELU: x where x >= 0, else alpha·(e^x - 1). Clevert et al. 2016.
+def elu(x: Tensor, alpha: float = 1, inplace: bool = False) -> Tensor:
+    """ELU: x where x >= 0, else alpha·(e^x - 1). Clevert et al. 2016. `inplace` is PyTorch's, and
+    changes nothing.
 
     Raises TypeError unless x has a float type.
 
@@ -242,8 +246,9 @@ def elu(x: Tensor, alpha: float = 1) -> Tensor:
     return Elu(alpha)(x)[0]
 
 
-def celu(x: Tensor, alpha: float = 1) -> Tensor:
-    """CELU: x where x >= 0, else alpha·(e^(x / alpha) - 1). Barron 2017.
+def celu(x: Tensor, alpha: float = 1, inplace: bool = False) -> Tensor:
+    """CELU: x where x >= 0, else alpha·(e^(x / alpha) - 1). Barron 2017. `inplace` is PyTorch's,
+    and changes nothing.
 
     Raises TypeError unless x has a float type, ValueError for an alpha of 0.
 
@@ -264,8 +269,8 @@ def selu(x: Tensor, alpha: float = 1.67326, gamma: float = 1.0507) -> Tensor:
     return SeLU(alpha, gamma)(x)[0]
 
 
-def leakyrelu(x: Tensor, a: float = 0.01) -> Tensor:
-    """Leaky ReLU: x where x >= 0, else a·x.
+def leakyrelu(x: Tensor, a: float = 0.01, inplace: bool = False) -> Tensor:
+    """Leaky ReLU: x where x >= 0, else a·x. `inplace` is PyTorch's, and changes nothing.
 
     Raises TypeError unless x has a float type.
 
@@ -286,6 +291,7 @@ def hardsigmoid(x: Tensor, alpha: float = 0.2, gamma: float = 0.5) -> Tensor:
     return HardSigmoid(alpha, gamma)(x)[0]
 
 
+@also_named(dim="axis")
 def glu(x: Tensor, axis: int = -1) -> Tensor:
     """a·sigmoid(b), with a and b the halves of x along an axis (default: the last). Dauphin et al.
     2017. Raises ValueError if the axis has an odd length.
@@ -349,16 +355,30 @@ class Dropout(BuiltinOperator):
         return _c.DropoutBackward(dy, mask, self.ratio)
 
 
-def dropout(x: Tensor, seed: float = 0, ratio: float = 0.5) -> Tensor:
+@also_named(p="ratio")
+def dropout(
+    x: Tensor, seed: float = 0, ratio: float = 0.5, *, training: bool | None = None
+) -> Tensor:
     """In training, sets each element to zero with probability `ratio` in [0, 1), and scales the
-    others by 1 / (1 - ratio). Returns x in inference.
+    others by 1 / (1 - ratio). Returns x in inference, and if `training` is False.
 
-    The second argument is the seed, as in SINGA; see `Dropout`.
+    The second argument is the seed, as in SINGA; see `Dropout`. `p` is PyTorch's name of `ratio`,
+    and `dropout(x, p, training)` means what it does there. The mode decides, so that `training` may
+    not be True in inference.
 
-    Raises ValueError for a ratio outside [0, 1), and for a seed that looks like one.
+    Raises ValueError for a ratio outside [0, 1), for a seed that looks like one, and for
+    training=True in inference.
 
     >>> autograd.training = True
     >>> autograd.dropout(tensor.ones((2, 4)), ratio=0.5).max().item()
     2.0
     """
+    if isinstance(ratio, bool):  # PyTorch's order
+        seed, ratio, training = 0, seed, ratio
+    if training is False:
+        return x
+    if training and not is_training():
+        raise ValueError(
+            "[dropout] training=True in inference: call train(), or set autograd.training = True"
+        )
     return Dropout(seed, ratio)(x)[0]

@@ -412,13 +412,23 @@ class Not(Constant):
 
 
 def function_of(
-    operator: type[Elementwise], any_type: bool = False, of_tensors: bool = False
+    operator: type[Elementwise],
+    any_type: bool = False,
+    of_tensors: bool = False,
+    in_place: bool = False,
 ) -> OfTensor:
     """The function that applies an operator, with its docstring and a note on shapes and types.
-    Those that SINGA's tensor module has, too, call their argument `t` there."""
+    Those that SINGA's tensor module has, too, call their argument `t` there. Those that PyTorch has
+    `in_place`, too, take its argument, which changes nothing."""
+    if in_place:
 
-    def function(x: Tensor) -> Tensor:
-        return operator()(x)[0]
+        def function(x: Tensor, inplace: bool = False) -> Tensor:
+            return operator()(x)[0]
+
+    else:
+
+        def function(x: Tensor) -> Tensor:  # type: ignore[misc]
+            return operator()(x)[0]
 
     return _described(function, operator, any_type, {"t": "x"} if of_tensors else {})
 
@@ -463,17 +473,17 @@ cosh: OfTensor = function_of(Cosh)
 erf: OfTensor = function_of(Erf)
 exp: OfA = _function_of_a(Exp)
 floor: OfTensor = function_of(Floor, any_type=True)
-hardswish: OfTensor = function_of(HardSwish)
+hardswish: OfTensor = function_of(HardSwish, in_place=True)
 log: OfTensor = function_of(Log, of_tensors=True)
-mish: OfTensor = function_of(Mish)
+mish: OfTensor = function_of(Mish, in_place=True)
 negative: OfTensor = function_of(Negative, any_type=True)
 reciprocal: OfTensor = function_of(Reciprocal)
-relu: OfTensor = function_of(ReLU, any_type=True)
+relu: OfTensor = function_of(ReLU, any_type=True, in_place=True)
 round: OfTensor = function_of(Round, any_type=True)
 rounde: OfTensor = function_of(Rounde, any_type=True)
 sigmoid: OfTensor = function_of(Sigmoid, of_tensors=True)
 sign: OfA = _function_of_a(Sign, any_type=True)
-silu: OfTensor = function_of(Silu)
+silu: OfTensor = function_of(Silu, in_place=True)
 sin: OfTensor = function_of(Sin)
 sinh: OfTensor = function_of(Sinh)
 softsign: OfTensor = function_of(SoftSign)

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import singa_wrap as _c
 from ..raw.check import axis_of, integer, integers
+from ..tape.arguments import also_named
 from ..tape.tensor import Tensor
 from .base import BuiltinOperator, axes_of, integers_of
 from .conversion import Promoting
@@ -185,6 +186,7 @@ def split(
     return Split(axis, parts, num_output)(x)
 
 
+@also_named(dim="axis")
 def cat(xs: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Concatenates tensors along an axis (default 0). Their other dimensions must be equal.
 
@@ -209,6 +211,7 @@ def tile(x: Tensor, repeats: Any) -> Tensor:
     return Tile(repeats)(x)[0]
 
 
+@also_named(dim="axis")
 def roll(x: Tensor, shifts: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
     """Moves elements by `shifts` positions along one or more axes, and those beyond the end to the
     beginning, as numpy.roll. Without an axis, x is rolled as if it were flattened.

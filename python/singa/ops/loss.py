@@ -258,11 +258,18 @@ def cross_entropy(x: Tensor, t: Any) -> Tensor:
 
     x and t are probabilities of the same shape, (N, C). Logarithms are clamped at log(1e-10).
 
-    Raises ValueError for targets of another shape.
+    Raises ValueError for targets of another shape. Scores, and class numbers, are for
+    `softmax_cross_entropy`, which is PyTorch's cross_entropy.
 
     >>> autograd.cross_entropy(tensor.Tensor(data=[[0.2, 0.8]]), np.array([[0.0, 1.0]]))
     Tensor([0.2231], dtype=float32)
     """
+    shape = getattr(t, "shape", None)
+    if shape is not None and len(shape) == len(x.shape) - 1:
+        raise InvalidInputError(
+            f"[cross_entropy] x and t are probabilities of one shape, got {tuple(x.shape)} and "
+            f"{tuple(shape)}: of scores and class numbers use autograd.softmax_cross_entropy(x, t)"
+        )
     return CrossEntropy(t)(x)[0]
 
 

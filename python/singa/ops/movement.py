@@ -327,6 +327,7 @@ def flatten(
     return Reshape((*shape[:start], joined, *shape[end + 1 :]))(x)[0]
 
 
+@also_named(dim="axis")
 def squeeze(x: Tensor, axis: int | Sequence[int] = ()) -> Tensor:
     """Removes one or more axes of length 1 (default: all of them).
 
@@ -340,6 +341,7 @@ def squeeze(x: Tensor, axis: int | Sequence[int] = ()) -> Tensor:
     return Squeeze(axis)(x)[0]
 
 
+@also_named(dim="axis")
 def unsqueeze(x: Tensor, axis: int | Sequence[int] = -1) -> Tensor:
     """Inserts one or more axes of length 1. A single number is the position in the result (default:
     the last); see `Unsqueeze` for lists.

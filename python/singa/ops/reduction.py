@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import singa_wrap as _c
+from ..tape.arguments import also_named
 from ..tape.tensor import Tensor
 from .base import BuiltinOperator, Constant, axes_of
 from .elementwise import log
@@ -383,6 +384,7 @@ def _index(
     return reshape(index, (1,) * rank) if keepdims else index
 
 
+@also_named(dim="axis", keepdim="keepdims")
 def argmax(
     x: Tensor, axis: int | None = _ONLY, keepdims: bool = False, select_last_index: bool = False
 ) -> Tensor:
@@ -398,6 +400,7 @@ def argmax(
     return _index(ArgMax, x, axis, keepdims, select_last_index)
 
 
+@also_named(dim="axis", keepdim="keepdims")
 def argmin(
     x: Tensor, axis: int | None = _ONLY, keepdims: bool = False, select_last_index: bool = False
 ) -> Tensor:
@@ -413,6 +416,7 @@ def argmin(
     return _index(ArgMin, x, axis, keepdims, select_last_index)
 
 
+@also_named(dim="axis")
 def softmax(x: Tensor, axis: int = 1) -> Tensor:
     """Softmax e^x / Σ e^x along an axis (default 1).
 
@@ -431,6 +435,7 @@ def softmax_along(x: Tensor, axis: int) -> Tensor:
     return op(x)[0]
 
 
+@also_named(dim="axis")
 def log_softmax(x: Tensor, axis: int = 1) -> Tensor:
     """Logarithm of softmax along an axis (default 1).
 

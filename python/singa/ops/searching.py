@@ -10,6 +10,7 @@ import numpy as np
 from .. import singa_wrap as _c
 from ..dtypes import bool_, float64, int64, is_float
 from ..raw.check import integer
+from ..tape.arguments import also_named
 from ..tape.elements import as_raw
 from ..tape.tensor import Tensor, wrap
 from .arithmetic import _and, _or, clip, equal, less, less_equal, not_equal
@@ -23,6 +24,7 @@ from .sorting import cumsum, topk
 from .statistics import min as minimum
 
 
+@also_named(dim="axis")
 def unique(
     x: Tensor,
     return_inverse: bool = False,

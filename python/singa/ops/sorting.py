@@ -16,6 +16,7 @@ import numpy as np
 from .. import singa_wrap as _c
 from ..dtypes import as_dtype, bool_, float32, int64, is_float, wide_type
 from ..raw.check import axis_of, integer, number
+from ..tape.arguments import also_named
 from ..tape.elements import as_raw
 from ..tape.grad_mode import no_grad
 from ..tape.tensor import Tensor, wrap
@@ -117,6 +118,7 @@ class Triangle(BuiltinOperator):
         return _c.Where(kept, x, _c.Full((), 0.0, x.device(), x.data_type()))
 
 
+@also_named(dim="axis")
 def topk(
     x: Tensor, k: int, axis: int = -1, largest: bool = True, sorted: bool = True
 ) -> tuple[Tensor, Tensor]:
@@ -134,6 +136,7 @@ def topk(
     return _sorted(TopK(k, axis, largest), x)
 
 
+@also_named(dim="axis")
 def sort(x: Tensor, axis: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
     """(values, indices): x sorted along an axis (default: the last), as torch.sort(stable=True).
 
@@ -154,6 +157,7 @@ def _sorted(operator: TopK, x: Tensor) -> tuple[Tensor, Tensor]:
     return values, wrap(indices, False)
 
 
+@also_named(dim="axis")
 def argsort(x: Tensor, axis: int = -1, descending: bool = False) -> Tensor:
     """The indices (int64) that sort x along an axis (default: the last); see `sort`.
 
@@ -165,6 +169,7 @@ def argsort(x: Tensor, axis: int = -1, descending: bool = False) -> Tensor:
     return sort(x, axis, descending)[1]
 
 
+@also_named(dim="axis")
 def cumsum(x: Tensor, axis: int, exclusive: bool = False, reverse: bool = False) -> Tensor:
     """Sums of the elements up to each position along an axis.
 
@@ -278,6 +283,7 @@ def _widely(join: Callable[[Tensor, Tensor], Tensor], x: Tensor, axis: int) -> T
     return cast(_running(join, cast(x, wide), axis), x.dtype)
 
 
+@also_named(dim="axis")
 def cumprod(x: Tensor, axis: int) -> Tensor:
     """Products of the elements up to each position along an axis. Those of integers and bools are
     int64.
@@ -293,6 +299,7 @@ def cumprod(x: Tensor, axis: int) -> Tensor:
     return _widely(lambda a, b: a * b, x, axis)
 
 
+@also_named(dim="axis")
 def logcumsumexp(x: Tensor, axis: int) -> Tensor:
     """log of the sum of e^x up to each position along an axis, which is finite for numbers of any
     size. Integers count as float32.
@@ -306,6 +313,7 @@ def logcumsumexp(x: Tensor, axis: int) -> Tensor:
     return _widely(logaddexp, x if is_float(x.dtype) else converted(x, float32), axis)
 
 
+@also_named(dim="axis")
 def cummax(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     """The largest elements up to each position along an axis, and their indices (int64), as
     torch.cummax: of equal elements the last; NaN is larger than all numbers.
@@ -318,6 +326,7 @@ def cummax(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     return _extremes("cummax", max, x, axis)
 
 
+@also_named(dim="axis")
 def cummin(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     """The smallest elements up to each position along an axis, and their indices (int64), as
     torch.cummin: of equal elements the last; NaN is smaller than all numbers.
@@ -348,6 +357,7 @@ def _extremes(
     return (values, indices) if shape else (reshape(values, shape), reshape(indices, shape))
 
 
+@also_named(dim="axis")
 def diff(x: Tensor, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
     """Differences x[i + 1] - x[i] along an axis (default: the last), n times, as torch.diff. Those
     of bools say whether neighbours differ.

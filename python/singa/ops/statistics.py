@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .. import singa_wrap as _c
 from ..dtypes import bool_, float16, float32, is_float, wide_type
 from ..raw.check import axis_of, number, positive
+from ..tape.arguments import also_named
 from ..tape.tensor import Tensor
 from .arithmetic import clip, equal, greater, not_equal
 from .base import BuiltinOperator, axes_of
@@ -56,6 +57,7 @@ def _typed(y: Tensor, x: Tensor) -> Tensor:
     return cast(y, x.dtype) if is_float(x.dtype) and y.dtype != x.dtype else y
 
 
+@also_named(dim="axis", keepdim="keepdims")
 def var(x: Tensor, axis: Axes = None, keepdims: bool = False, correction: float = 1) -> Tensor:
     """Variance Σ (x - mean)² / (n - correction) over an axis or axes (default: all), as torch.var.
 
@@ -71,6 +73,7 @@ def var(x: Tensor, axis: Axes = None, keepdims: bool = False, correction: float 
     return _typed(reduce_sum_square(centred, axis, keepdims) * share, x)
 
 
+@also_named(dim="axis", keepdim="keepdims")
 def std(x: Tensor, axis: Axes = None, keepdims: bool = False, correction: float = 1) -> Tensor:
     """Standard deviation, the root of `var`. Its gradient is 0 where all elements are equal, and
     NaN where `var` is NaN.
@@ -86,6 +89,7 @@ def std(x: Tensor, axis: Axes = None, keepdims: bool = False, correction: float 
     return _typed(reduce_l2(centred, axis, keepdims) * math.sqrt(share), x)
 
 
+@also_named(dim="axis", keepdim="keepdims")
 def any(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Whether an element along an axis or axes (default: all) is not 0, as bool. NaN is not 0.
 
@@ -97,6 +101,7 @@ def any(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     return greater(reduce_sum(not_equal(x, 0), axis, keepdims), 0)
 
 
+@also_named(dim="axis", keepdim="keepdims")
 def all(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Whether no element along an axis or axes (default: all) is 0, as bool.
 
@@ -108,6 +113,7 @@ def all(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     return equal(reduce_sum(equal(x, 0), axis, keepdims), 0)
 
 
+@also_named(dim="axis", keepdim="keepdims")
 def count_nonzero(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """How many elements along an axis or axes (default: all) are not 0, as int64. NaN is not 0.
 
@@ -119,6 +125,7 @@ def count_nonzero(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tenso
     return reduce_sum(cast(not_equal(x, 0), bool_), axis, keepdims)
 
 
+@also_named(dim="axis")
 def normalize(x: Tensor, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor:
     """x divided by its p-norm along an axis (default 1), as torch.nn.functional.normalize. Norms
     count as `eps` at least. `p` is a positive number; infinity is the largest absolute value.
@@ -229,6 +236,7 @@ def is_one(xs: tuple[Any, ...]) -> bool:
     return len(xs) == 1 and isinstance(xs[0], Tensor)
 
 
+@also_named(dim="axis", keepdim="keepdims")
 def sum(*xs: Tensor, axis: Axes = None, keepdims: bool = False, dtype: Any = None) -> Tensor:
     """Sum over an axis or axes of one tensor (default: all); of several tensors, given as arguments
     or as one list, their elementwise sum.
@@ -262,6 +270,7 @@ def add_all(*xs: Tensor) -> Tensor:
     return Sum()(*_listed(xs))[0]
 
 
+@also_named(dim="axis", keepdim="keepdims")
 def mean(*xs: Tensor, axis: Axes = None, keepdims: bool = False, dtype: Any = None) -> Tensor:
     """Mean over an axis or axes of one tensor (default: all); of several tensors, given as
     arguments or as one list, their elementwise mean.

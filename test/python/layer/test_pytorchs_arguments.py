@@ -118,6 +118,11 @@ def test_arguments_by_position(ours: str, name: str, value: Any) -> None:
         ("Conv1d(4, 8, 3, strides=2)", TypeError, "no argument 'strides': use stride"),
         ("GELU(tanh=True)", TypeError, r"\[GELU\] has no argument 'tanh'; it has approximate$"),
         ("Conv2d(8, 3, paddings=1)", TypeError, r"\[Conv2d\] has no argument 'paddings'; it has n"),
+        (
+            "Conv2d(8, 3, 2)(tensor.from_numpy(IMAGES))",  # 8 channels out, a stride of 2
+            ValueError,
+            r"in_channels is 8, got input \(2, 4, 9, 9\); of three arguments by position the first",
+        ),
         ("Sequential([layer.ReLU()])", TypeError, r"got list: write a \* before it"),
     ],
 )

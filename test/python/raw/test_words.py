@@ -52,6 +52,60 @@ def test_pytorchs_keywords(theirs, ours):
 @pytest.mark.parametrize(
     ("theirs", "ours"),
     [
+        ("relu(X, inplace=True)", "relu(X)"),
+        ("relu6(X, True)", "relu6(X)"),
+        ("silu(X, inplace=True)", "silu(X)"),
+        ("elu(X, 0.5, True)", "elu(X, 0.5)"),
+        ("leakyrelu(X, 0.1, inplace=True)", "leakyrelu(X, 0.1)"),
+        ("softmax(X, dim=-1)", "softmax(X, -1)"),
+        ("log_softmax(X, dim=2)", "log_softmax(X, 2)"),
+        ("cat([X, X], dim=1)", "cat([X, X], 1)"),
+        ("sum(X, dim=1, keepdim=True)", "sum(X, axis=1, keepdims=True)"),
+        ("mean(X, dim=(2, 3))", "mean(X, axis=(2, 3))"),
+        ("var(X, dim=1, keepdim=True)", "var(X, 1, True)"),
+        ("argmax(X, dim=1)", "argmax(X, 1)"),
+        ("cumsum(X, dim=1)", "cumsum(X, 1)"),
+        ("sort(X, dim=1)[0]", "sort(X, 1)[0]"),
+        ("topk(X, 2, dim=1)[0]", "topk(X, 2, 1)[0]"),
+        ("roll(X, 1, dim=1)", "roll(X, 1, 1)"),
+        ("unsqueeze(X, dim=0)", "unsqueeze(X, 0)"),
+        ("dropout(X, p=0.25)", "dropout(X, ratio=0.25)"),
+        ("dropout(X, 0.25, True)", "dropout(X, ratio=0.25)"),
+        ("dropout(X, 0.25, training=False)", "mul(X, 1.0)"),
+        ("dropout(X, 0.25, False)", "mul(X, 1.0)"),
+        ("dropout(X, 0.5)", "dropout(X)"),
+    ],
+)
+def test_pytorchs_words_of_functions(theirs, ours):
+    autograd.training = True
+    try:
+        found = []
+        for call in (theirs, ours):
+            singa.seed(3)
+            found.append(eval(f"autograd.{call}").numpy())
+    finally:
+        autograd.training = False
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        ("dropout(X, 0.3)", ValueError, r"the second argument is the seed.*: write ratio=0\.3"),
+        ("dropout(X, p=0.3, training=True)", ValueError, "training=True in inference: call train"),
+        ("dropout(X, p=0.3, ratio=0.3)", TypeError, "p and ratio are the same argument"),
+        ("softmax(X, axis=1, dim=1)", TypeError, "dim and axis are the same argument"),
+        ("cross_entropy(X, X[:, 0])", ValueError, r"use autograd\.softmax_cross_entropy"),
+    ],
+)
+def test_words_of_functions_that_are_refused(call, error, message):
+    with pytest.raises(error, match=message):
+        eval(f"autograd.{call}")
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
         ("CosineDecay(0.1, T_max=9, eta_min=0.01)", "CosineDecay(0.1, 9, 0.01)"),
         ("OneCycle(max_lr=0.1, total_steps=9, pct_start=0.2)", "OneCycle(0.1, 9, 0.2)"),
         ("StepDecay(0.1, 3, gamma=0.5)", "StepDecay(0.1, 3, 0.5)"),

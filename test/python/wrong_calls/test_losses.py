@@ -65,7 +65,7 @@ autograd.softmax_cross_entropy(make(2, 0), labels([0, 0]))
 autograd.cross_entropy(MATRIX, make(2, 4))
     -> ValueError: [CrossEntropyForward] t p (2, 3) (2, 4) float32
 autograd.cross_entropy(MATRIX, labels([0, 7]))
-    -> ValueError: [CrossEntropyForward] t p (2, 3) (2,) int32
+    -> ValueError: [cross_entropy] x t (2, 3) (2,) softmax_cross_entropy
 autograd.binary_cross_entropy(MATRIX, make(5))
     -> ValueError: [BinaryCrossEntropyForward] t p (2, 3) (5,) float32
 autograd.mse_loss(MATRIX, make(5)) -> ValueError: [MeanSquareErrorForward] t x (2, 3) (5,) float32

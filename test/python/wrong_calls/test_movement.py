@@ -27,7 +27,7 @@ autograd.cat([CUBE, MATRIX], 0) -> ValueError: [Concat] 1 (2, 3) 0 (2, 3, 4) axi
 autograd.cat([CUBE, make(2, 3, 5)], 0) -> ValueError: [Concat] 1 (2, 3, 5) 0 (2, 3, 4) axis 0
 autograd.cat([CUBE, CUBE], 7) -> ValueError: [Concat] axis 7 3
 autograd.cat([], 0) -> ValueError: [Concat] one tensor
-autograd.cat([CUBE, None], 0) -> TypeError: [Concat] NoneType
+autograd.cat([CUBE, None], 0) -> TypeError: [cat] NoneType
 autograd.Concat(0).forward(CUBE.data, make(2, 3, 4, dtype="int32").data)
     -> TypeError: [Concat] 1 int32 0 float32
 wrap.Concat([None], 0) -> ValueError: [Concat] (None)

@@ -134,9 +134,9 @@ def train(args: argparse.Namespace) -> int:
         title=args.model,
         validation_name="test",
     )
+    trainer.resume_with = "--resume"
     trainer.fit(loader, args.epochs, test_loader, resume=args.resume, overwrite=args.overwrite)
     if trainer.exit_status:
-        say(f"stopped after step {trainer.optimizer.steps}; --resume continues from there")
         return trainer.exit_status
     distributed.on_main(lambda: net.save_states(args.out / "model.safetensors"), "save_states")
     say(f"weights, curves and log are in {args.out}")

@@ -310,10 +310,10 @@ def train(args: argparse.Namespace) -> int:
         title=args.model,
         validation_name="test",
     )
+    trainer.resume_with = "--resume"
     resume = {"resume": args.resume, "overwrite": args.overwrite}
     records = trainer.fit(loader, [args.epochs, *args.extended][-1], test_loader, **resume)
     if trainer.exit_status:
-        say(f"stopped after step {trainer.optimizer.steps}; --resume continues from there")
         return trainer.exit_status
     if not records:  # the run may have been killed before it saved the model
         save_model()

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ..model import Model
 
 _LOOKED_AT = 1000  # batches, for numbers that are not finite
+#: Share of the first weights in averages from which a note says so, and that of the decay in it.
+_MOST_OF_FIRST_WEIGHTS, _WANTED_SHARE = 0.1, 0.01
 _TOGETHER = 16  # batches whose results are read at once from a GPU
 
 
@@ -198,6 +200,21 @@ def say_if_unnormalised(x: Any) -> None:
         say(
             f"note: the inputs have mean {mean:.3g} and spread {spread:.3g}; networks learn better "
             f"from mean 0 and spread 1: {how}"
+        )
+
+
+def say_if_averages_lag(ema: Any, batches: int, optimizer: Any) -> None:
+    """Says so if averages, which are validated in the place of the weights, will still be made of
+    the first weights after so many batches."""
+    updates = batches // getattr(optimizer, "accumulate", 1)
+    if not isinstance(ema, opt.EMA) or not updates:
+        return
+    share = ema.decay**updates
+    if share > _MOST_OF_FIRST_WEIGHTS:
+        say(
+            f"note: after the {updates} updates of this run, {share:.0%} of the averages of "
+            f"ema={ema.decay:g}, which are validated, will be the first weights: for so few a "
+            f"decay of {_WANTED_SHARE ** (1 / updates):.2g} or less is better"
         )
 
 

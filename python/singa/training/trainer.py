@@ -25,7 +25,13 @@ from . import checkpoint
 from .callbacks import Callback, Record
 from .checkpoint import BackgroundSaver, json_value
 from .curves import plot_curves
-from .evaluator import Evaluator, check_batches, nonfinite_inputs, say_if_unnormalised
+from .evaluator import (
+    Evaluator,
+    check_batches,
+    nonfinite_inputs,
+    say_if_averages_lag,
+    say_if_unnormalised,
+)
 from .log import JsonLinesLog, read_log
 from .log_base import Log
 from .program import StopSignals, say
@@ -67,7 +73,8 @@ class Trainer(Evaluator):
     loggers     logs that get the record of each epoch, such as CsvLog and TensorBoardLog. With
                 `out`, records that a resumed run makes again are removed first.
     out         folder for log.jsonl, curves.png (with matplotlib) and checkpoint.safetensors. The
-                first Ctrl-C or SIGTERM then saves a checkpoint and ends `fit`; see `exit_status`.
+                first Ctrl-C or SIGTERM then saves a checkpoint and ends `fit`, which says so; see
+                `exit_status`.
                 By default nothing is written.
     checkpoint_steps  also save a checkpoint every so many updates; 0: only after an epoch
     save_in_background  write checkpoints while training goes on, as `BackgroundSaver` does
@@ -134,6 +141,8 @@ class Trainer(Evaluator):
         self.should_stop = False
         #: 0, or 128 and the number of the signal that has stopped `fit`.
         self.exit_status = 0
+        #: What continues a run that a signal has stopped, in the line that says so.
+        self.resume_with = "resume=True"
         self._totals = Totals({})
         self._can_plot = True
         self._kept, self._data = "", None  # what the model has got of the data; see `use`
@@ -201,6 +210,8 @@ class Trainer(Evaluator):
         self._totals = Totals(self._functions(), self._together())
         self.should_stop, self.exit_status, self._first = False, 0, getattr(loader, "epoch", 0)
         self._open_run(loader, resume, overwrite)
+        if self.verbose and validation is not None and not self.resumed:
+            say_if_averages_lag(self.ema, self.epochs * len(loader), self.optimizer)
         start = getattr(loader, "epoch", 0) - self._first + 1
         history: list[Record] = []
         with contextlib.ExitStack() as closing:
@@ -231,6 +242,9 @@ class Trainer(Evaluator):
                     history.append(record)
                 if stopped is not None and stopped.anywhere():
                     self.exit_status = stopped.status
+                    if self.verbose:
+                        done = f"stopped after step {self.optimizer.steps}"
+                        say(f"{done}; {self.resume_with} continues from there")
                     break
             self._call("on_train_end")
         return history

@@ -136,8 +136,10 @@ def test_a_signal_saves_a_checkpoint_and_ends_it(whole, tmp_path, capsys):
                 signal.raise_signal(signal.SIGTERM)
 
     handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    trainer = trainer_at(tmp_path, Signal(), checkpoint_steps=0)
+    trainer = trainer_at(tmp_path, Signal(), checkpoint_steps=0, verbose=True)
     assert [record["epoch"] for record in go_on(trainer)] == [1]
+    out = capsys.readouterr().out
+    assert out.endswith("stopped after step 5; resume=True continues from there\n")
     assert trainer.exit_status == 128 + signal.SIGTERM
     assert handlers == (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))
     trainer = trainer_at(tmp_path, verbose=True)

@@ -9,11 +9,17 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 from ._version import __version__
-from .launcher.command_line import CommandParser, at_least, program_name
+from .launcher.command_line import (
+    CommandParser,
+    at_least,
+    positive,
+    program_name,
+)
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
@@ -36,6 +42,14 @@ def _doctor(arguments: argparse.Namespace) -> int:
     report = doctor()
     print(report)
     return 1 if arguments.strict and report["problems"] else 0
+
+
+def _refuse_doctor(parser: CommandParser, given: argparse.Namespace) -> None:
+    """Exits with an error for options that would not be used."""
+    if given.kernels:
+        parser.refuse(given, "for doctor without --kernels", "strict")
+    else:
+        parser.refuse(given, "for --kernels", "device", "seconds", "seed")
 
 
 def _env(arguments: argparse.Namespace) -> int:
@@ -121,9 +135,6 @@ def _onnx(arguments: argparse.Namespace) -> int:
     if arguments.operators:
         print(operators.table())
         return 0
-    if arguments.file is None:
-        print(f"{program_name('onnx')}: error: FILE or --operators is required", file=sys.stderr)
-        return 2
     report = inspect.inspect(arguments.file, arguments.allow_symlinks)
     print(report)
     if arguments.check and not report.problems:
@@ -133,6 +144,26 @@ def _onnx(arguments: argparse.Namespace) -> int:
         print("\nbeside ONNX Runtime:", *differences, sep="\n  ")
         return 1 if any(d.difference > arguments.tolerance for d in differences) else 0
     return 1 if report.problems else 0
+
+
+def _refuse_bench(parser: CommandParser, given: argparse.Namespace) -> None:
+    """Exits with an error for options that would not be used."""
+    if not given.training:
+        parser.refuse(given, "for --train", "recompute", "memory_limit")
+    if given.recompute:
+        parser.refuse(
+            given, "not for --recompute: it chooses what is computed again", "memory_limit"
+        )
+
+
+def _refuse_onnx(parser: CommandParser, given: argparse.Namespace) -> None:
+    """Exits with an error for options that would not be used."""
+    if given.file is None and not given.operators:
+        parser.error("FILE or --operators is required")
+    if given.operators:
+        parser.refuse(given, "not used by --operators", "file", "check", "allow_symlinks")
+    if not given.check:
+        parser.refuse(given, "for --check", "shape", "inputs", "tolerance")
 
 
 def _run(own: Sequence[str], script_arguments: Sequence[str]) -> NoReturn:
@@ -211,10 +242,12 @@ def parser() -> argparse.ArgumentParser:
         help="for --kernels; cuda: the first GPU, with cuDNN and cuBLASLt (default: %(default)s)",
     )
     doctor.add_argument(
-        "--seconds", type=float, default=20.0, help="for --kernels (default: %(default)s)"
+        "--seconds", type=positive, default=20.0, help="for --kernels (default: %(default)s)"
     )
-    doctor.add_argument("--seed", type=int, default=0, help="of the calls that --kernels draws")
-    doctor.set_defaults(run=_doctor)
+    doctor.add_argument(
+        "--seed", type=at_least(0, int), default=0, help="of the calls that --kernels draws"
+    )
+    doctor.set_defaults(run=_doctor, refuse=partial(_refuse_doctor, doctor))
 
     env = commands.add_parser("env", help="list the environment variables that singa reads")
     env.set_defaults(run=_env)
@@ -267,7 +300,7 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="external data may lie behind symbolic links",
     )
-    onnx.set_defaults(run=_reported("onnx", _onnx))
+    onnx.set_defaults(run=_reported("onnx", _onnx), refuse=partial(_refuse_onnx, onnx))
 
     run = commands.add_parser(
         "run",
@@ -370,7 +403,7 @@ def _add_bench(commands: Any) -> None:
     )
     bench.add_argument(
         "--warmup",
-        type=int,
+        type=at_least(0, int),
         default=3,
         metavar="N",
         help="steps before the timed ones [%(default)s]",
@@ -394,7 +427,7 @@ def _add_bench(commands: Any) -> None:
         help="bfloat16 runs under autocast [%(default)s]",
     )
     bench.add_argument("--json", action="store_true", help="print a JSON object, not a table")
-    bench.set_defaults(run=_reported("bench", _bench))
+    bench.set_defaults(run=_reported("bench", _bench), refuse=partial(_refuse_bench, bench))
 
 
 #: Commands with options and a --help of their own: their function, and what it does.
@@ -434,6 +467,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         after = 1 + _after_script(arguments[1:])
         _run(arguments[1:after], arguments[after:])
     parsed = parser().parse_args(arguments)
+    if hasattr(parsed, "refuse"):
+        parsed.refuse(parsed)
     return parsed.run(parsed)
 
 

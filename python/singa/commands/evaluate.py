@@ -17,12 +17,14 @@ import argparse
 import contextlib
 import json
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from .. import data
 from ..launcher.command_line import command_parser
+from ..raw.words import counted
 from ..training import checkpoint
 from ..training.picture_classifier import PictureClassifier
 from ..training.program import (
@@ -72,7 +74,7 @@ def _pictures(args: argparse.Namespace, classifier: PictureClassifier) -> Any:
     path = run / "checkpoint.safetensors"
     if not path.exists() and args.data is not None:
         with warnings_as_notes():
-            return data.ImageFolder(
+            found = data.ImageFolder(
                 args.data,
                 columns=args.columns and tuple(args.columns.split(",")),
                 classes=classifier.class_names,
@@ -80,6 +82,15 @@ def _pictures(args: argparse.Namespace, classifier: PictureClassifier) -> Any:
                 channels=classifier.channels,
                 on_error="skip",
             )
+            if found.held_out is None or not found.held_out.any():
+                return found
+            others, held_out = found.split()
+            warnings.warn(
+                f"the {counted(len(held_out), 'picture')} that a column of {args.data} holds out; "
+                f"not used: {len(others)} of the training",
+                stacklevel=1,
+            )
+            return held_out
     if args.columns:
         raise ValueError(f"--columns is for a CSV file, and {run} is a run")
     if not path.exists():

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from .. import data, device, distributed
-from ..data.picture_list import below, is_visible, some
+from ..data.parts import TEST, TRAIN, VALIDATION, is_part, part_of
+from ..data.picture_list import LABEL_SUFFIXES, below, is_visible, some
 from ..data.pictures import SUFFIXES
 from ..data.transforms import Transform
 from ..raw.words import counted
@@ -25,9 +26,6 @@ from ..training.task import TASKS, OneClass, Regression, SeveralLabels, Task
 from .picture_size import fitting_epochs, fitting_size, usual_sides
 
 Statistics = tuple[Sequence[float], Sequence[float]]
-
-#: Names of the parts of a data set that is already split.
-TRAIN_PARTS, TEST_PARTS = ("train", "training"), ("val", "valid", "validation", "test", "testing")
 
 #: Range of a random crop's share of the area of pictures that are no larger than the network's
 #: images, where less would leave too little.
@@ -42,7 +40,7 @@ EXPECTED = """\
   a folder with MNIST's files   MNIST or Fashion-MNIST, gzipped or not
   a folder of pictures          pets/cat/1.jpg, pets/dog/2.png, ...; or the
                                 same in pets/train and pets/val
-  a CSV file                    pets/labels.csv with lines such as 1.jpg,cat;
+  a CSV or TSV file             pets/labels.csv with lines such as 1.jpg,cat;
                                 with --multilabel 1.jpg,cat|dog or a column of
                                 0 and 1 for each label; with --regression
                                 1.jpg,3.5 or several columns of numbers
@@ -117,7 +115,7 @@ def kind_of(path: str | None, download: bool = False) -> str:
     if not root.exists():
         raise FileNotFoundError(f"{path} does not exist")
     if root.is_file():
-        if root.suffix.lower() != ".csv":
+        if root.suffix.lower() not in LABEL_SUFFIXES:
             raise ValueError(f"{path} is a file, but no CSV file. --data takes\n{EXPECTED}")
         return "pictures"
     for kind, places in _FILES.items():
@@ -149,43 +147,75 @@ _FILES = {
 
 
 def parts_of(path: str | None) -> tuple[Path, Path] | None:
-    """The folders of the training and the test part in a folder, if there are both."""
+    """The folders of the training and the test part in a folder, if there are both: by their whole
+    names, or by a word in them where both have folders of the same classes. The test is that of
+    validation, where there are two."""
     root = Path(path or "")
     if path is None or not root.is_dir():
         return None
-    by_name = {each.name.lower(): each for each in sorted(root.iterdir()) if each.is_dir()}
-    train = [by_name[name] for name in TRAIN_PARTS if name in by_name]
-    test = [by_name[name] for name in TEST_PARTS if name in by_name]
-    if train and test and _has_pictures(train[0]):
-        return train[0], test[0]
+    folders = _folders(root)
+    for among in ([each for each in folders if is_part(each.name)], folders):
+        found = {part_of(each.name): _inside(each) for each in reversed(among)}
+        train, test = found.get(TRAIN), found.get(VALIDATION, found.get(TEST))
+        if train is None or test is None or not _has_pictures(train):
+            continue
+        classes = [{each.name for each in _folders(part)} for part in (train, test)]
+        if among is not folders or len(classes[0] & classes[1]) > 1:
+            return train, test
     return None
+
+
+def _folders(root: Path) -> list[Path]:
+    return sorted(each for each in root.iterdir() if each.is_dir() and is_visible(each.name))
+
+
+def _inside(part: Path) -> Path:
+    """A part of a data set, which may be the only folder in one of the same name."""
+    inner = _folders(part)
+    return inner[0] if [each.name for each in inner] == [part.name] else part
 
 
 def _unused(root: Path, parts: tuple[Path, Path]) -> list[str]:
     """Names of folders beside the training and the test part that hold pictures, too."""
-    return [
-        each.name
-        for each in sorted(root.iterdir())
-        if each.is_dir() and each not in parts and is_visible(each.name) and below(each)
-    ]
+    return [each.name for each in _folders(root) if _inside(each) not in parts and below(each)]
+
+
+def same_contents(paths: Sequence[Path]) -> list[list[int]]:
+    """The numbers of files with the same contents, perhaps under several names."""
+    by_size: dict[int, list[int]] = {}
+    for place, path in enumerate(paths):
+        by_size.setdefault(path.stat().st_size, []).append(place)
+    by_content: dict[bytes, list[int]] = {}
+    for places in by_size.values():
+        for place in places if len(places) > 1 else []:
+            by_content.setdefault(_digest(paths[place]), []).append(place)
+    return [places for places in by_content.values() if len(places) > 1]
 
 
 def in_both(train: Sequence[Path], test: Sequence[Path]) -> list[Path]:
     """Files of the test that the training has, too, perhaps under another name."""
-    sizes: dict[int, list[Path]] = {}
-    for path in train:
-        sizes.setdefault(path.stat().st_size, []).append(path)
-    contents: dict[int, set[bytes]] = {}
+    paths = [*train, *test]
+    shared = [each for each in same_contents(paths) if each[0] < len(train)]
+    return [paths[i] for i in sorted(i for each in shared for i in each if i >= len(train))]
 
-    def is_in_training(path: Path) -> bool:
-        size = path.stat().st_size
-        if size not in sizes:
-            return False
-        if size not in contents:
-            contents[size] = {_digest(each) for each in sizes[size]}
-        return _digest(path) in contents[size]
 
-    return [path for path in test if is_in_training(path)]
+def _warn_of_classes(train: data.ImageFolder, test: data.ImageFolder) -> None:
+    """Warns of classes without pictures in the training or the test, and of pictures that have
+    several classes."""
+    if train.task != OneClass.kind:
+        return
+    for part, name in ((train, "training"), (test, "test")):
+        counts = np.bincount(part.labels, minlength=len(train.classes))
+        if none := [train.classes[place] for place in np.flatnonzero(counts == 0)]:
+            warnings.warn(f"the {name} has no picture of {some(none)}", stacklevel=1)
+    groups = [places for places in same_contents(train.paths) if len({*train.labels[places]}) > 1]
+    several = [train.paths[place] for places in groups for place in places]
+    if several:
+        warnings.warn(
+            f"{counted(len(several), 'file')} of the training with the pictures of another class: "
+            f"{some(several)}",
+            stacklevel=1,
+        )
 
 
 def _digest(path: Path) -> bytes:
@@ -314,12 +344,18 @@ def _load_pictures(args: argparse.Namespace, statistics: Statistics | None) -> P
             is_asked = whole.held_out is None or "split" in args.given
             train, test = whole.split(args.split if is_asked else None, args.seed)
         else:
+            if not _has_pictures(parts[1]):
+                raise ValueError(
+                    f"{parts[1]} has no folder of a class with pictures, so nothing can be tested "
+                    f"with it: --data {parts[0]} holds out a share of the training"
+                )
             train = data.ImageFolder(parts[0], **common)
             test = data.ImageFolder(parts[1], classes=train.classes, **common)
             if others := _unused(root, parts):
                 warnings.warn(
                     f"tested on {parts[1].name}; not used: {', '.join(others)}", stacklevel=1
                 )
+        _warn_of_classes(train, test)
         if both := in_both(train.paths, test.paths):
             warnings.warn(
                 f"{counted(len(both), 'picture')} in training and in the test, which then says too "

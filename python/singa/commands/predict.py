@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..data.picture_list import below
 from ..data.pictures import BrokenPictureError
-from ..launcher.command_line import command_parser, error_text, program_name
+from ..launcher.command_line import command_parser, error_text, program_name, share
 from ..training.picture_classifier import PictureClassifier, Prediction
 from ..training.program import (
     add_device_arguments,
@@ -47,7 +47,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--threshold",
-        type=at_least(0, float),
+        type=share,
         metavar="X",
         help="labels with a larger probability are printed [0.5]",
     )

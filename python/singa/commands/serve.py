@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .._version import __version__
 from ..data.pictures import require_pillow
-from ..launcher.command_line import command_parser
+from ..launcher.command_line import command_parser, positive
 from ..serving import Batches, Limits, Service
 from ..training import model_file
 from ..training.picture_classifier import PictureClassifier
@@ -75,14 +75,14 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--max-mb",
-        type=at_least(0, float),
+        type=positive,
         default=defaults.body / (1 << 20),
         metavar="X",
         help="size of a request; larger ones are answered with status 413 [%(default)s]",
     )
     parser.add_argument(
         "--max-megapixels",
-        type=at_least(0, float),
+        type=positive,
         default=defaults.pixels / 1e6,
         metavar="X",
         help="size of a picture; each million of pixels takes 10 to 20 MB while it is decoded "

@@ -54,7 +54,7 @@ import numpy as np
 import singa
 
 from .. import autograd, device, distributed, models
-from ..launcher.command_line import command_parser, program_name
+from ..launcher.command_line import command_parser, program_name, share
 from ..model import Model
 from ..tensor import Tensor, from_numpy
 from ..training import Callback, Trainer
@@ -209,7 +209,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def _share(text: str) -> float:
-    value = at_least(0, float)(text)
+    value = share(text)
     if not 0 < value < 1:
         raise argparse.ArgumentTypeError(f"must lie between 0 and 1, got {text}")
     return value

@@ -16,12 +16,11 @@ from ..raw.check import integer, names_keywords, one_of
 from ..raw.words import counted
 from . import label_file, picture_list
 from .dataset import ItemLists
-from .label_kinds import KINDS, numbered
+from .label_kinds import KINDS, numbered, said_of_names
+from .parts import check_folders
 from .picture_cache import PictureCache
-from .picture_list import Broken, leave_out_broken
+from .picture_list import Broken, leave_out_broken, unused_in
 from .pictures import check_channels, read_picture
-
-_PARTS = {"train", "training", "val", "valid", "validation", "test", "testing"}
 
 
 @names_keywords
@@ -105,7 +104,7 @@ class ImageFolder(ItemLists):
         self.shorter_side = shorter_side
         self.task = one_of("ImageFolder", "task", task, KINDS)
         root = Path(path)
-        if root.is_file() and root.suffix.lower() == ".csv" and csv is None:
+        if root.is_file() and root.suffix.lower() in label_file.SUFFIXES and csv is None:
             root, csv = root.parent, root.name
         if not root.is_dir():
             raise FileNotFoundError(f"[ImageFolder] {root} is no folder")
@@ -134,8 +133,11 @@ class ImageFolder(ItemLists):
                     stacklevel=3,
                 )
             paths, names = found
-            if classes is None:
-                _check_folders(root, names)
+            said = [unused_in(root)]
+            if classes is None or not set(names) <= set(map(str, classes)):
+                said += [check_folders(root, names, paths), said_of_names(names)]
+            for text in filter(None, said):
+                warnings.warn(f"[ImageFolder] {text}", stacklevel=3)
             self.classes, labels = numbered(names, classes, root, by_number=False)
         else:
             listed = label_file.read(root, root / csv, columns, on_error == "skip", kind)
@@ -204,13 +206,3 @@ class ImageFolder(ItemLists):
 
 
 words.answers(ImageFolder, words.DATASETS)
-
-
-def _check_folders(root: Path, names: Sequence[str]) -> None:
-    """Raises ValueError if the folders are parts of a data set, not classes."""
-    found = sorted(set(names))
-    if _PARTS.issuperset(name.lower() for name in found):
-        raise ValueError(
-            f"[ImageFolder] the folders {', '.join(found)} of {root} seem to be parts of a data "
-            f"set, not classes: give one of them, or classes={found!r}"
-        )

@@ -8,33 +8,29 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..raw.words import counted
-from .label_kinds import Label, LabelKind, Labels, Rows
-from .picture_list import Suffixes, some
-from .pictures import SUFFIXES
+from .label_columns import TRAINING_COLUMNS, Columns, choose
+from .label_kinds import Label, LabelKind, Rows
+from .picture_list import LABEL_SUFFIXES, Suffixes, some
 
-_FILE_COLUMNS = (
-    *("file", "filename", "file_name", "filepath", "path", "image", "image_path"),
-    *("image_id", "img", "picture", "id", "name"),
-)
-_LABEL_COLUMNS = ("label", "labels", "class", "classname", "class_name", "category", "target")
-_SPLIT_COLUMNS = (
-    *("is_valid", "is_validation", "is_val", "is_test", "valid", "split", "subset", "set"),
-    *("part", "partition", "phase"),
-)
 #: Whether a picture is held out, by the value of such a column. "test" is apart.
-_HELD_OUT = {
+_FLAGS = {
     **dict.fromkeys(("true", "1", "1.0", "yes", "t", "y"), True),
     **dict.fromkeys(("false", "0", "0.0", "no", "f", "n"), False),
+}
+_HELD_OUT = {
+    **_FLAGS,
     **dict.fromkeys(("val", "valid", "validation", "dev", "test", "testing"), True),
     **dict.fromkeys(("train", "training"), False),
 }
 _TEST = ("test", "testing")
+SUFFIXES = LABEL_SUFFIXES
 
 
 @dataclass
@@ -49,16 +45,6 @@ class Listed:
     split_column: str
 
 
-@dataclass
-class _Columns:
-    """Places of the columns, and their names."""
-
-    file: int
-    labels: list[int]
-    split: int | None
-    names: list[str]
-
-
 def read(
     root: Path, file: Path, columns: Sequence[str] | None, keep_missing: bool, kind: LabelKind
 ) -> Listed:
@@ -70,25 +56,34 @@ def read(
     rows = _rows(file)
     if not rows:
         raise ValueError(f"[ImageFolder] {file} is empty")
-    chosen, rows = _columns(root, file, rows, columns, kind)
+    complete = Suffixes(root)
+    chosen, rows = choose(complete, file, rows, columns, kind)
     names = [chosen.names[place] for place in chosen.labels]
     listed = Listed([], [], names, None if chosen.split is None else [], "")
     if chosen.split is not None:
         listed.split_column = chosen.names[chosen.split]
-    complete = Suffixes(root)
     places: dict[str, int] = {}  # in `listed`
     lines: list[tuple[int, bool | None]] = []  # of these pictures: the first, and the part
-    missing, twice, dropped = [], [], 0
-    parts = {} if chosen.split is None else _held_out(file, rows, chosen.split)
+    missing: dict[str, str] = {}
+    twice, dropped = [], 0
+    parts = {} if chosen.split is None else _held_out(file, rows, chosen)
     for number, row in rows:
         where = f"[ImageFolder] {file}, line {number}"
         if len(row) <= max(chosen.file, *chosen.labels):
-            raise ValueError(f"{where}: expected a picture and {kind.one}, got {row}")
+            raise ValueError(
+                f"{where}: expected a picture and {kind.one}, separated by a comma, a semicolon, a "
+                f"tab or |, got {row}"
+            )
+        if more := [cell for cell in row[len(chosen.names) :] if cell.strip()]:
+            raise ValueError(
+                f"{where}: {more[0]!r} is in no column, of which there are {len(chosen.names)}: "
+                f'what has a comma stands in quotes, such as "a, b"'
+            )
         label = kind.label(where, [row[place].strip() for place in chosen.labels], names)
         name = row[chosen.file].strip()
         path = complete(name)
         if path is None:
-            missing.append(f"{name} (line {number})")
+            missing[name] = f"{name} (line {number})"
             path = root / name
         held_out = parts.get(number)
         if number in parts and held_out is None:
@@ -113,8 +108,8 @@ def read(
             listed.held_out.append(bool(held_out))
     if missing and not keep_missing:
         raise FileNotFoundError(
-            f"[ImageFolder] {file} lists {len(missing)} files that are not below {root}: "
-            f"{some(missing)}"
+            f"[ImageFolder] {file} lists {counted(len(missing), 'file')} not below {root}: "
+            f"{some(list(missing.values()))}{_where_it_is(complete, next(iter(missing)))}"
         )
     if not listed.paths:
         raise FileNotFoundError(f"[ImageFolder] {file} lists no picture")
@@ -141,54 +136,38 @@ def _rows(file: Path) -> Rows:
             f"[ImageFolder] {file}, line {line}: the file is no text in UTF-8: save it as CSV in "
             "UTF-8"
         ) from None
-    first = text.partition("\n")[0]
     stream = io.StringIO(text, newline="")
-    reader = csv.reader(stream, delimiter=max(",;\t", key=first.count))
+    reader = csv.reader(stream, delimiter=_delimiter(text))
     try:
         return [(reader.line_num, row) for row in reader if any(row)]
     except csv.Error as error:
         raise ValueError(f"[ImageFolder] {file}, line {reader.line_num}: {error}") from None
 
 
-def _columns(
-    root: Path, file: Path, rows: Rows, columns: Sequence[str] | None, kind: LabelKind
-) -> tuple[_Columns, Rows]:
-    """What the columns are, and the rows without their names."""
-    names = [cell.strip() for cell in rows[0][1]]
-    header = [name.lower() for name in names]
-    split = next((header.index(name) for name in _SPLIT_COLUMNS if name in header), None)
-    if columns is not None:
-        if len(columns) < 2:
-            raise ValueError(f"[ImageFolder] columns names a file and {kind.one}, got {columns!r}")
-        for name in columns:
-            if name.lower() not in header:
-                raise ValueError(f"[ImageFolder] {file} has no column {name!r}: {rows[0][1]}")
-        at_file, *places = (header.index(name.lower()) for name in columns)
-        split = None if split in (at_file, *places) else split
-        return _Columns(at_file, places, split, names), rows[1:]
-    if len(header) < 2 or _is_file(root, names[0]):
-        if len(header) > 2:
-            raise ValueError(
-                f"[ImageFolder] {file} has {len(header)} columns without names, of which a picture "
-                f"and {kind.one} are used: begin it with a line of names"
-            )
-        return _Columns(0, [1], None, ["file", "value"]), rows
-    rows = rows[1:]
-    at_file = next((header.index(name) for name in _FILE_COLUMNS if name in header), 0)
-    places = [place for place in range(len(header)) if place not in (at_file, split)]
-    usual = [header.index(name) for name in _LABEL_COLUMNS if name in header]
-    if not places or at_file in usual:
-        raise ValueError(f"[ImageFolder] {file} has no column of {kind.several}: {names}")
-    chosen = kind.chosen(Labels(file, names, at_file, places, usual, rows))
-    return _Columns(at_file, chosen, split, names), rows
+def _delimiter(text: str) -> str:
+    """What separates columns: of comma, semicolon and tab the one that comes first in the first
+    line, or else |."""
+    line = re.sub('"[^"]*"', "", next(filter(None, map(str.strip, text.splitlines())), ""))
+    found = sorted((line.find(each), each) for each in ",;\t" if each in line)
+    return found[0][1] if found else "|" if "|" in line else ","
 
 
-def _is_file(root: Path, name: str) -> bool:
-    return (root / name).is_file() or os.path.splitext(name)[1].lower() in SUFFIXES
+def _where_it_is(complete: Suffixes, name: str) -> str:
+    """What an error about a missing file adds if there is one like it."""
+    if (there := complete.elsewhere(name)) is not None:
+        return (
+            f"; there is {there}: move the CSV file to the folder where its paths begin, or give "
+            "data.ImageFolder that folder, and csv="
+        )
+    if Path(name).is_file():
+        return f"; paths begin where the CSV file is, and {name} is below the current folder"
+    return ""
 
 
-def _held_out(file: Path, rows: Rows, place: int) -> dict[int, bool | None]:
+def _held_out(file: Path, rows: Rows, columns: Columns) -> dict[int, bool | None]:
     """Whether each line's picture is held out; None: it is of a test beside a validation set."""
+    place = columns.split
+    assert place is not None
     found = {}
     for number, row in rows:
         value = row[place].strip().lower() if place < len(row) else ""
@@ -198,8 +177,11 @@ def _held_out(file: Path, rows: Rows, place: int) -> dict[int, bool | None]:
                 "expected such as 0 and 1, or train and val"
             )
         found[number] = value
-    has_validation = any(_HELD_OUT[v] and v not in _TEST for v in found.values())
+    held_out = dict(_HELD_OUT)
+    if columns.names[place].lower() in TRAINING_COLUMNS:
+        held_out |= {value: not _HELD_OUT[value] for value in _FLAGS}
+    has_validation = any(held_out[v] and v not in _TEST for v in found.values())
     return {
-        number: None if has_validation and value in _TEST else _HELD_OUT[value]
+        number: None if has_validation and value in _TEST else held_out[value]
         for number, value in found.items()
     }

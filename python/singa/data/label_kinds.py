@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
@@ -56,14 +57,18 @@ class Labels:
 
     def only(self, place: int) -> list[int]:
         """This column. Raises ValueError if there are others."""
-        others = [repr(self.names[each]) for each in self.places if each != place]
-        if others:
-            pair = (self.names[self.at_file], self.names[place])
-            raise ValueError(
-                f"[ImageFolder] {self.file} has columns that are not used: {some(others)}. "
-                f"columns={pair!r} leaves them out (singa train: --columns {','.join(pair)})"
-            )
+        if others := [each for each in self.places if each != place]:
+            raise self.unused(others, [place])
         return [place]
+
+    def unused(self, others: Iterable[int], used: Iterable[int]) -> ValueError:
+        """The error that other columns would not be used beside that of files and those `used`."""
+        chosen = tuple(self.names[place] for place in (self.at_file, *used))
+        return ValueError(
+            f"[ImageFolder] {self.file} has columns that are not used: "
+            f"{some([repr(self.names[place]) for place in others])}. columns={chosen!r} leaves "
+            f"them out (singa train: --columns {','.join(chosen)})"
+        )
 
 
 class LabelKind(ABC):
@@ -142,6 +147,8 @@ class OneClass(LabelKind):
         found = [name for (name,) in labels]
         if given is None:
             check_classes(file, found)
+            if said := said_of_names(found):
+                _warn(f"{file}: {said}", 5)
         return numbered(found, given, file, by_number=True)
 
     def groups(self, targets: NDArray[Any]) -> NDArray[np.integer]:
@@ -188,6 +195,8 @@ class SeveralLabels(LabelKind):
                     "leave out task='multilabel' (singa train: --multilabel)"
                 )
         known = _known(found, given, file, "labels")
+        if given is None and (said := said_of_names(known)):
+            _warn(f"{file}: {said}", 5)
         places = {name: place for place, name in enumerate(known)}
         targets = np.zeros((len(lists), len(known)), np.float32)
         for row, each in enumerate(lists):
@@ -278,6 +287,24 @@ def _known(
     return known
 
 
+#: How tables write what is missing.
+_MISSING = ("na", "n/a", "nan", "none", "null", "nil", "?", "-")
+
+
+def said_of_names(names: Iterable[str]) -> str:
+    """A sentence on names of classes or labels that may be mistakes: nearly the same ones, and
+    those of missing values; "" if there are none."""
+    alike: dict[Any, list[str]] = {}
+    for name in sorted(set(names)):
+        key = float(name) if is_number(name) else " ".join(re.split(r"[\s_-]+", name.casefold()))
+        alike.setdefault(key, []).append(name)
+    pairs = [" and ".join(map(repr, each)) for each in alike.values() if len(each) > 1]
+    said = [f"names that are nearly the same are different classes: {some(pairs)}"] if pairs else []
+    if missing := [repr(n) for each in alike.values() for n in each if n.lower() in _MISSING]:
+        said.append(f"taken for a class: {some(missing)}")
+    return "; ".join(said)
+
+
 def is_number(text: str) -> bool:
     """Whether a text is a finite number."""
     try:
@@ -316,7 +343,7 @@ def _split(file: Path, labels: Sequence[Label], known: Collection[str]) -> list[
     separator = next((each for each in "|;, " if any(each in cell for cell in cells)), None)
     if separator is not None:
         example = min(cell for cell in cells if separator in cell)
-        _warn(f"{file}: labels are separated by {separator!r}, as in {example!r}")
+        _warn(f"{file}: labels are separated by {separator!r}, as in {example!r}", 6)
 
     def parts(cell: str) -> list[str]:
         is_one = separator is None or cell in known
@@ -344,5 +371,5 @@ def _is_one(where: str, cell: str) -> bool:
     return float(cell) == 1
 
 
-def _warn(text: str) -> None:
-    warnings.warn(f"[ImageFolder] {text}", stacklevel=6)
+def _warn(text: str, stacklevel: int = 7) -> None:
+    warnings.warn(f"[ImageFolder] {text}", stacklevel=stacklevel)

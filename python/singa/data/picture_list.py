@@ -11,6 +11,8 @@ from pathlib import Path
 from ..raw.check import one_of
 from .pictures import SUFFIXES, UNREADABLE_SUFFIXES, BrokenPictureError, require_pillow
 
+#: Suffixes of label files. The last one is that of other texts, too.
+LABEL_SUFFIXES = (".csv", ".tsv", ".txt")
 #: Files that were left out, with reasons.
 Broken = tuple[tuple[Path, str], ...]
 
@@ -37,8 +39,8 @@ def below(folder: Path) -> list[Path]:
                 unreadable.append(Path(place, name))
     if unreadable:
         warnings.warn(
-            f"[pictures] Pillow does not read the format of {some(sorted(unreadable))}: convert "
-            f"what is to be used",
+            f"[pictures] not used, since their formats are not read: {some(sorted(unreadable))}; "
+            f"convert what is to be used",
             stacklevel=5,
         )
     return sorted(found)
@@ -71,20 +73,52 @@ def from_folders(root: Path) -> tuple[tuple[list[Path], list[str]], list[Path]]:
     return (paths, names), empty
 
 
+def unused_in(root: Path) -> str:
+    """A sentence on pictures and label files that lie in `root` beside the folders of classes, and
+    are not used; "" if there are none."""
+    files = sorted(each for each in root.iterdir() if is_visible(each.name) and each.is_file())
+    pictures = [each.name for each in files if each.suffix.lower() in SUFFIXES]
+    lists = [each.name for each in files if each.suffix.lower() in LABEL_SUFFIXES[:2]]
+    said = [f"pictures in no folder of a class: {some(pictures)}"] if pictures else []
+    if lists:
+        said.append(f"label files: {some(lists)} (ImageFolder({str(root / lists[0])!r}) reads it)")
+    return f"not used of {root}: {'; '.join(said)}" if said else ""
+
+
 class Suffixes:
-    """The file that a name in a list means, with or without its suffix; None if there is none."""
+    """The file that a name in a list means, with or without its suffix, its folders separated by
+    slashes of one kind or the other; None if there is none."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._by_stem: dict[Path, Path] | None = None
 
     def __call__(self, name: str) -> Path | None:
-        path = self.root / name
-        if path.is_file():
-            return path
+        for each in dict.fromkeys((name, name.replace("\\", "/"))):
+            path = self.root / each
+            if path.is_file():
+                return path
+            if path in self._stems():
+                return self._stems()[path]
+        return None
+
+    def elsewhere(self, name: str) -> Path | None:
+        """A picture in a folder below the root to which the name's last part belongs."""
+        last = name.replace("\\", "/").rpartition("/")[2]
+        for stem, path in self._stems().items():
+            if last in (stem.name, path.name):
+                return path
+        return None
+
+    def _stems(self) -> dict[Path, Path]:
         if self._by_stem is None:
             self._by_stem = {each.with_suffix(""): each for each in below(self.root)}
-        return self._by_stem.get(path)
+        return self._by_stem
+
+
+def looks_like_picture(name: str) -> bool:
+    """Whether a name has the suffix of a picture."""
+    return os.path.splitext(name)[1].lower() in SUFFIXES
 
 
 def leave_out_broken(

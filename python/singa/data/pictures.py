@@ -22,8 +22,14 @@ SUFFIXES = frozenset(
         *(".tiff", ".webp"),
     )
 )
-#: Suffixes of pictures that Pillow does not read.
-UNREADABLE_SUFFIXES = frozenset((".arw", ".cr2", ".dng", ".heic", ".heif", ".jxl", ".nef", ".svg"))
+#: Suffixes of pictures, arrays and films that are not read.
+UNREADABLE_SUFFIXES = frozenset(
+    (
+        *(".arw", ".avi", ".cr2", ".cr3", ".dcm", ".dng", ".exr", ".fits", ".hdr", ".heic"),
+        *(".heif", ".ico", ".jxl", ".mat", ".mov", ".mp4", ".nef", ".nii", ".npy", ".npz", ".orf"),
+        *(".pcx", ".pdf", ".psd", ".raw", ".sgi", ".svg", ".webm"),
+    )
+)
 
 # Formats that Pillow decodes by itself. EPS, for example, would start another program.
 _FORMATS = (

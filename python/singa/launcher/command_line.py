@@ -52,6 +52,14 @@ class CommandParser(argparse.ArgumentParser):
             message += nearest(wrong[1], choices)
         super().error(message)
 
+    def refuse(self, given: argparse.Namespace, why: str, *names: str) -> None:
+        """Exits with an error for an option or a word of these names that was given: "--seed is
+        for --kernels"."""
+        for action in self._actions:
+            if action.dest in names and getattr(given, action.dest) != action.default:
+                name = action.option_strings[-1] if action.option_strings else action.metavar
+                self.error(f"{name} is {why}")
+
     def _options(self) -> list[str]:
         return [name for name in self._option_string_actions if name.startswith("--")]
 
@@ -162,6 +170,14 @@ def at_least(low: float, kind: Callable[[str], float]) -> Callable[[str], float]
         return value
 
     return number
+
+
+def share(text: str) -> float:
+    """Type of an argument: a number from 0 to 1."""
+    value = _number(float, text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"must lie between 0 and 1, got {text}")
+    return value
 
 
 def positive(text: str) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import data, device, distributed, opt, tensor
 from ..model import Model
+from ..raw.words import counted
 from .program import at_least, say
 from .progress import Progress
 
@@ -128,6 +129,11 @@ def load_cifar10(folder: str, download: bool) -> tuple[data.ImageSet, data.Image
 
 def make_schedule(args: argparse.Namespace, steps_per_epoch: int) -> opt.DecayScheduler:
     """The schedule of the learning rate, with the warm-up."""
+    if args.warmup >= args.epochs:
+        raise ValueError(
+            f"--warmup {args.warmup:g}: the run has {counted(args.epochs, 'epoch')}, and the "
+            "warm-up ends before the last one"
+        )
     warmup = round(args.warmup * steps_per_epoch)
     steps = max(args.epochs * steps_per_epoch - warmup, 1)
     schedule = {

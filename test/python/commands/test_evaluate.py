@@ -47,6 +47,20 @@ def test_of_other_pictures(trained, tmp_path, capsys):
     assert lines[-1] == "  green taken for red: 4"
 
 
+def test_of_what_a_column_holds_out(trained, tmp_path, capsys):
+    folder = write_colours(tmp_path / "new", 4, ("red", "blue"))
+    lines = [f"{name}/{n}.jpg,{name},{int(n > 0)}" for name in ("red", "blue") for n in (0, 2)]
+    (folder / "list.csv").write_text("\n".join(["file,label,is_valid", *lines]))
+    assert evaluate(trained, "--data", folder / "list.csv", "--json") == 0
+    out, error = capsys.readouterr()
+    assert json.loads(out)["pictures"] == 2
+    assert "note: the 2 pictures that a column of" in error
+    assert "not used: 2 of the training" in error
+    (folder / "list.csv").write_text("\n".join(["file,label", *(line[:-2] for line in lines)]))
+    assert evaluate(trained, "--data", folder / "list.csv", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["pictures"] == 4
+
+
 def test_a_file_by_the_test_pictures_of_a_run(trained, tmp_path, capsys):
     assert evaluate(trained, "--json") == 0
     expected = capsys.readouterr().out

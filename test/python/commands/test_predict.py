@@ -37,7 +37,7 @@ def test_classes_with_probabilities(trained, pictures, capsys):
     assert run(trained / "model.safetensors", "new", "--top", 2) == 0
     again, error = capsys.readouterr()
     assert again == out
-    assert re.fullmatch(r"note: \[pictures\] Pillow does not read .*d\.heic: convert .*\n", error)
+    assert re.fullmatch(r"note: \[pictures\] not used, since .* read: new/d\.heic; con.*\n", error)
 
 
 def test_json(trained, pictures, capsys):

@@ -160,6 +160,8 @@ def test_predict(labels_run, numbers_run, labelled, numbered, capsys):
     assert {name for name, value in labels.items() if value > 0.5} == labelled[1][place]
     assert run_singa("predict", labels_run, picture, "--top", 1) == 0
     assert re.fullmatch(r"\S+  \w+ \d+\.\d%\n", capsys.readouterr().out)
+    assert run_singa("predict", labels_run, picture, "--threshold", 50) == 2
+    assert "--threshold: must lie between 0 and 1, got 50" in capsys.readouterr().err
     assert run_singa("predict", labels_run, picture, "--threshold", 1) == 0
     assert capsys.readouterr().out.endswith("  no label\n")
     picture = numbered[0] / "3.png"

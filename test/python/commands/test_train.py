@@ -101,6 +101,7 @@ def test_a_missing_matplotlib_is_named_once(run, colours, tmp_path, monkeypatch,
     assert not (tmp_path / "run/curves.png").exists()
 
 
+@pytest.mark.filterwarnings("ignore:.*in no folder of a class")
 def test_the_saved_model_is_the_one_that_was_tested(trained, colours):
     classifier = PictureClassifier.load(trained)
     with pytest.warns(UserWarning, match="3 of 48 files"):
@@ -148,7 +149,9 @@ def test_other_settings_are_refused(run, colours, trained, capsys):
 def test_output_and_broken_files(run, colours, tmp_path, capsys):
     assert run("--data", colours, *QUICK, "--epochs", 1, "--out", tmp_path / "run") == 0
     out, error = capsys.readouterr()
-    assert error.startswith("note: [ImageFolder] 3 of 48 files cannot be read and are left out: ")
+    assert "note: [ImageFolder] not used of" in error
+    assert "pictures in no folder of a class: stray.png\n" in error
+    assert "note: [ImageFolder] 3 of 48 files cannot be read and are left out: " in error
     assert "3 classes: blue, green, red\ncolours: 36 images; held out: 9\n" in out
     assert f"to look at it: python -m singa report {tmp_path / 'run'}\n" in out
     assert f"to use it: python -m singa predict {tmp_path / 'run'} PICTURE...\n" in out
@@ -158,7 +161,9 @@ def test_pictures_that_are_split_already(run, tmp_path, capsys):
     write_colours(tmp_path / "set" / "Train", 4)
     write_colours(tmp_path / "set" / "val", 2, ("red", "green"))
     assert run("--data", tmp_path / "set", *QUICK, "--out", tmp_path / "run") == 0
-    assert "set: 12 images; held out: 4" in capsys.readouterr().out
+    out, error = capsys.readouterr()
+    assert "set: 12 images; held out: 4" in out
+    assert "note: the test has no picture of blue\n" in error
     assert PictureClassifier.load(tmp_path / "run").class_names == ("blue", "green", "red")
     assert run("--data", tmp_path / "set", *QUICK, "--split", 0.2, "--out", tmp_path / "2") == 2
     assert "set has folders Train and val, which say what is held out" in capsys.readouterr().err
@@ -166,6 +171,23 @@ def test_pictures_that_are_split_already(run, tmp_path, capsys):
     write_colours(tmp_path / "other" / "val", 2, ("red", "green"))
     assert run("--data", tmp_path / "other", *QUICK, "--out", tmp_path / "2") == 1
     assert "classes that are not in `classes`: green" in capsys.readouterr().err
+    shutil.rmtree(tmp_path / "set" / "val")
+    (tmp_path / "set" / "test").mkdir()
+    coloured("red", 0).save(tmp_path / "set" / "test" / "0.png")
+    assert run("--data", tmp_path / "set", *QUICK, "--out", tmp_path / "2") == 1
+    assert (
+        "test has no folder of a class with pictures, so nothing can be" in capsys.readouterr().err
+    )
+
+
+def test_pictures_that_have_two_classes_are_named(run, tmp_path, capsys):
+    folder = write_colours(tmp_path / "set", 5, ("red", "green"))
+    for number in (0, 2):
+        shutil.copy(folder / "red" / f"{number}.jpg", folder / "green" / f"x{number}.jpg")
+    assert run("--data", folder, *QUICK, "--epochs", 1, "--out", tmp_path / "run") == 0
+    error = capsys.readouterr().err
+    assert "files of the training with the pictures of another class: " in error
+    assert "green/x0.jpg" in error
 
 
 def test_what_is_cut_off_long_pictures_is_said(run, tmp_path, capsys):
@@ -324,6 +346,7 @@ def test_a_cache_is_proposed_where_decoding_takes_long(
     assert text not in capsys.readouterr().out
 
 
+@pytest.mark.filterwarnings("ignore:.*in no folder of a class")
 def test_what_a_cache_needs(colours):
     with pytest.warns(UserWarning, match="cannot be read"):
         pictures = data.ImageFolder(colours, shorter_side=10, on_error="skip")
@@ -518,6 +541,7 @@ def test_data_that_are_not_recognised(run, tmp_path, capsys, files, message):
         (("--data", "FOLDER", "--out", "FOLDER/red/0.jpg"), 2, "0.jpg: FOLDER/red/0.jpg is no"),
         (("--data", "FOLDER", "--out", "/dev/null/run"), 2, "/dev/null is no folder"),
         (("--data", "FOLDER", "--split", "1"), 2, "must lie between 0 and 1, got 1"),
+        (("--warmup", "15", "--images", "64"), 1, "--warmup 15: the run has 15 epochs"),
         (("--data", "FOLDER/red/0.jpg"), 1, "0.jpg is a file, but no CSV file. --data takes"),
         (("--data", "FOLDER/red"), 1, "its pictures lie in no folder of a class"),
         (("--download",), 2, "--download needs --data"),

@@ -148,7 +148,7 @@ def test_a_split_has_some_of_each_label(folder):
         ("multilabel", "file,label", ["1", "0"], "one column of 0 and 1 names two classes"),
         ("multilabel", "file,sea,depth", ["1,0.5"], "sea, depth are not all of 0 and 1"),
         ("multilabel", "file,label,sea", ["a|b,1"], "columns that are not used: 'sea'"),
-        ("multilabel", "file,sea,sea", ["1,0"], "columns have a name twice"),
+        ("multilabel", "file,sea,sea", ["1,0"], "has two columns 'sea'"),
         ("regression", "file,target", ["3", "many"], "line 3: 'many' in column 'target' is no fin"),
         ("regression", "file,target", ["3", ""], "line 3: '' in column 'target' is no finite"),
         ("regression", "file,target", ["nan"], "'nan' in column 'target' is no finite"),

@@ -78,6 +78,8 @@ def named_loss(loss: Any, op: str = "Trainer") -> Any:
         if loss in LOSSES:
             return LOSSES[loss]()
         advice = _OTHER_LOSSES.get(loss, f"one of {', '.join(LOSSES)}; or a layer or a function")
+        if made := next((n for n, each in LOSSES.items() if each.__name__ == loss), None):
+            advice = f"loss={made!r}, or layer.{loss}()"
         raise ValueError(f"[{op}] there is no loss {loss!r}: use {advice}")
     if not callable(loss) or isinstance(loss, type):
         raise TypeError(

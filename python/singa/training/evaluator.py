@@ -92,9 +92,9 @@ class Evaluator:
         """The outputs for the batches of a loader, in one array. Of a batch with several parts, the
         last one is taken for the targets. On several ranks, each gets those of its own rows.
 
-        Rows are in the order of the items: a DataLoader is read without `shuffle`. Another loader
-        whose attribute `shuffle` is true is refused by a ValueError. Averages of `ema` take the
-        place of the weights.
+        Rows are in the order of the items: a DataLoader is read without `shuffle` and
+        `drop_last`. Another loader where one of them is true is refused by a ValueError. Averages
+        of `ema` take the place of the weights.
 
         >>> net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
         >>> net.set_optimizer(opt.SGD(lr=0.1))
@@ -237,24 +237,32 @@ def _first_epoch_of(loader: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _in_order(loader: Any) -> Iterator[None]:
-    """Inside, a DataLoader does not shuffle. Raises ValueError for another loader that does, and
-    for one whose sampler leaves items out."""
+    """Inside, a DataLoader reads all items in their order. Raises ValueError for another loader
+    that shuffles or drops a batch, and for one whose sampler leaves items out."""
     if getattr(loader, "sampler", None) is not None and isinstance(loader, DataLoader):
         raise ValueError(
             "[predict] the loader draws items with a sampler, so rows would not be those of the "
             "items: give one without it"
         )
     sampler = type(getattr(loader, "sampler", None)).__name__  # of PyTorch's DataLoader
-    if getattr(loader, "shuffle", False) is not True and "Random" not in sampler:
-        yield
+    shuffles = getattr(loader, "shuffle", False) is True or "Random" in sampler
+    drops = getattr(loader, "drop_last", False) is True
+    if isinstance(loader, DataLoader):
+        before = loader.shuffle, loader.drop_last
+        loader.shuffle = loader.drop_last = False
+        try:
+            yield
+        finally:
+            loader.shuffle, loader.drop_last = before
         return
-    if not isinstance(loader, DataLoader):
-        raise ValueError(
-            "[predict] the loader shuffles, so rows would not be in the order of the items: give "
-            "one with shuffle=False"
+    if shuffles or drops:
+        does, wrong, option = (
+            ("shuffles", "in the order of", "shuffle")
+            if shuffles
+            else ("drops a short batch", "those of all", "drop_last")
         )
-    loader.shuffle = False
-    try:
-        yield
-    finally:
-        loader.shuffle = True
+        raise ValueError(
+            f"[predict] the loader {does}, so rows would not be {wrong} the items: give one with "
+            f"{option}=False"
+        )
+    yield

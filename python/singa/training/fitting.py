@@ -32,6 +32,9 @@ from .use import has_levels, keep_transform
 if TYPE_CHECKING:
     from ..model import Model
 
+#: Rows of a batch by default, as `Model` has it.
+BATCH_SIZE = 32
+
 
 def fit(
     model: Model,
@@ -48,11 +51,12 @@ def fit(
     **options: Any,
 ) -> list[Record]:
     """See `Model.fit`."""
+    _check_sets(x, validation)
     for said in (_normalize(model, x), _take_task(model, x, options)):
         if said and options.get("verbose", True):
             say(said)
     loader = as_loader(model, x, y, batch_size, shuffle, seed)
-    is_ours = loader is not x
+    is_ours, given = loader is not x, validation
     if is_ours:
         loader.set_epoch(model._epochs_fitted)
     if validation is not None:
@@ -61,9 +65,22 @@ def fit(
             say(f"the model keeps {kept}")
         _check_transform(model, loader, x_of)
         validation = as_loader(model, x_of, y_of, batch_size)
+    if not is_ours:
+        unused = {"shuffle": (shuffle, True), "seed": (seed, 0)}
+        if validation is given:
+            unused["batch_size"] = (batch_size, BATCH_SIZE)
+        _refuse_unused("fit", unused)
     trainer = Trainer(model, **options)
     try:
         return trainer.fit(loader, epochs, validation, resume=resume, overwrite=overwrite)
+    except TypeError as error:
+        if y is None and "train_one_batch() missing 1 required positional" in str(error):
+            given = "a batch" if is_ours else "each item of the loader"
+            raise TypeError(
+                f"[fit] {given} has no targets: fit(x, y) takes two arrays, and a loader's batches "
+                "are pairs (x, y)"
+            ) from error
+        raise
     finally:
         if is_ours:
             model._epochs_fitted = loader.epoch
@@ -71,7 +88,11 @@ def fit(
 
 def evaluate(model: Model, x: Any, y: Any, *, batch_size: int, **options: Any) -> dict[str, Any]:
     """See `Model.evaluate`."""
-    return Trainer(model, **options).evaluate(as_loader(model, x, y, batch_size))
+    _check_sets(x, None)
+    loader = as_loader(model, x, y, batch_size)
+    if loader is x:
+        _refuse_unused("evaluate", {"batch_size": (batch_size, BATCH_SIZE)})
+    return Trainer(model, **options).evaluate(loader)
 
 
 def predict(model: Model, x: Any, *, batch_size: int) -> NDArray[Any]:
@@ -81,7 +102,42 @@ def predict(model: Model, x: Any, *, batch_size: int) -> NDArray[Any]:
         loader: Any = PictureBatches(model, several, batch_size)
     else:
         loader = as_loader(model, x, None, batch_size, shard=(0, 1))
+        if loader is x:
+            _refuse_unused("predict", {"batch_size": (batch_size, BATCH_SIZE)})
     return Trainer(model, verbose=False).predict(loader)
+
+
+def _refuse_unused(function: str, given: dict[str, tuple[Any, Any]]) -> None:
+    """Raises TypeError for an argument for which a loader has no use: {name: (value, default)}."""
+    for name, (value, default) in given.items():
+        if value != default:
+            raise TypeError(
+                f"[{function}] {name} is for arrays and Datasets: a loader has its own, so "
+                f"{name}={value!r} would not be used"
+            )
+
+
+def _check_sets(x: Any, validation: Any) -> None:
+    """Raises ValueError for pictures of which a column says that they are held out, and were not
+    split, and for a validation whose numbers are those of other classes."""
+    train, test = (getattr(each, "dataset", each) for each in (x, validation))
+    for each in (train, test):
+        if isinstance(each, ImageFolder) and each.held_out is not None and each.held_out.any():
+            raise ValueError(
+                f"[fit] a column of {each.name}'s label file says which pictures are held out: "
+                "train, test = data.ImageFolder(...).split() follows it, and `held_out = None` of "
+                "the set takes all"
+            )
+    own, others = (getattr(each, "classes", None) for each in (train, test))
+    if own is None or others is None or isinstance(test, np.ndarray | Tensor):
+        return
+    for number, (name, other) in enumerate(zip(own, others, strict=False)):
+        if name != other:
+            raise ValueError(
+                f"[fit] class {number} of the training is {name!r}, and of the validation "
+                f"{other!r}: data.ImageFolder(path, classes=train.classes) gives both the same "
+                "numbers"
+            )
 
 
 def as_loader(
@@ -181,8 +237,24 @@ def _is_array_of_others(x: Any) -> bool:
 
 
 def _parts(validation: Any) -> tuple[Any, Any]:
-    """(x, y) of a pair of arrays; a loader or a Dataset, and None."""
-    if isinstance(validation, tuple):
-        x, y = validation
-        return x, y
+    """(x, y) of a pair of arrays; a loader or a Dataset, and None. Raises TypeError for others."""
+    if isinstance(validation, tuple) and len(validation) == 2:
+        return validation[0], validation[1]
+    if isinstance(validation, Tensor | np.ndarray | tuple | int | float) or _is_pair(validation):
+        given = type(validation).__name__
+        if isinstance(validation, int | float):
+            given = f"{validation!r}; a share of the data is set apart before: x[:n], x[n:]"
+        raise TypeError(
+            "[fit] validation: expected a pair (x, y), a Dataset or a loader of batches, got "
+            f"{given}"
+        )
     return validation, None
+
+
+def _is_pair(x: Any) -> bool:
+    """Whether it is a list or tuple of two arrays, which is no list of batches."""
+    return (
+        isinstance(x, list | tuple)
+        and len(x) == 2
+        and all(isinstance(each, Tensor | np.ndarray) for each in x)
+    )

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import metric
 from ..dtypes import is_float
+from ..launcher.command_line import closest
 from ..metric import Metric
 from ..tensor import Tensor
 from .totals import Measure
@@ -104,4 +105,6 @@ def _named(measure: Any) -> Any:
     if measure in METRICS:
         return METRICS[measure]()
     advice = _OTHER_METRICS.get(measure, f"one of {', '.join(METRICS)}; or a metric in a dict")
+    if (meant := closest(measure, METRICS)) is not None and measure not in _OTHER_METRICS:
+        advice = repr(meant)
     raise ValueError(f"[Trainer] there is no metric {measure!r}: use {advice}")

@@ -122,7 +122,7 @@ class Trainer(Evaluator):
         if loss is not None:
             model.loss = named_loss(loss)
         self._loss_name = loss if isinstance(loss, str) else ""
-        self.callbacks = list(callbacks)
+        self.callbacks = _checked_callbacks(callbacks)
         self.loggers = list(loggers)
         for logger in self.loggers:
             if not isinstance(logger, Log):
@@ -469,3 +469,18 @@ class Trainer(Evaluator):
     def _call(self, hook: str, *arguments: Any) -> None:
         for callback in self.callbacks:
             getattr(callback, hook)(self, *arguments)
+
+
+def _checked_callbacks(callbacks: Any) -> list[Callback]:
+    """The callbacks as a list. Raises TypeError for one in no list, and for other things."""
+    if isinstance(callbacks, Callback):
+        raise TypeError(f"[Trainer] callbacks: expected a list, [{type(callbacks).__name__}(...)]")
+    found = list(callbacks)
+    for each in found:
+        if not isinstance(each, Callback):
+            raise TypeError(
+                f"[Trainer] callbacks: expected objects of training.Callback, got {each!r:.80}: a "
+                "class of your own is class Own(training.Callback), with methods such as "
+                "on_epoch_end(self, trainer, record)"
+            )
+    return found

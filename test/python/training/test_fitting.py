@@ -1,0 +1,120 @@
+"""What `Model.fit`, `evaluate` and `predict` take of sets and loaders, or refuse."""
+
+import numpy as np
+import pytest
+from picture_folders import write_colours
+from singa import data, layer, models, opt
+from singa.training import EarlyStopping, Trainer
+
+X, Y = np.ones((8, 3), np.float32), np.array([0, 1] * 4, np.int32)
+SIZE = data.Compose(data.Resize((28, 28)), data.Normalize((0.5,) * 3, (0.25,) * 3))
+
+
+@pytest.fixture
+def net():
+    net = models.create("lenet", num_classes=3)
+    net.set_optimizer(opt.SGD(0.01))
+    net.transform = SIZE
+    return net
+
+
+def test_predictions_are_of_all_items():
+    x = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
+    net = models.Sequential(layer.Linear(2))
+    net.compile([x[:1]])
+    loader = data.DataLoader(data.ArrayDataset(x, x[:, 0]), 3, drop_last=True)
+    for predicted in (net.predict(loader), Trainer(net, verbose=False).predict(loader)):
+        np.testing.assert_allclose(predicted, net.predict(x), rtol=1e-6)
+    assert (loader.drop_last, len(loader)) == (True, 2)
+
+    class Dropping(list):
+        drop_last = True
+
+    with pytest.raises(ValueError, match=r"drops a short batch, .* of all .* drop_last=False"):
+        net.predict(Dropping([(x, x)]))
+
+
+def test_a_validation_has_the_classes_of_the_training(net, tmp_path):
+    """Its numbers would be those of other classes, where the folder of a class is missing."""
+    train = data.ImageFolder(write_colours(tmp_path / "train", 1))
+    part = write_colours(tmp_path / "val", 1, ("green", "red"))
+    validation = data.ImageFolder(part)
+    message = r"class 0 of the training is 'blue', and of the validation 'green': .*classes=train"
+    for pair in (
+        (train, validation),
+        (data.DataLoader(train, 2, transform=SIZE), data.DataLoader(validation, 2, transform=SIZE)),
+    ):
+        with pytest.raises(ValueError, match=message):
+            net.fit(pair[0], validation=pair[1], verbose=False)
+    validation = data.ImageFolder(part, classes=train.classes)
+    (record,) = net.fit(train, validation=validation, verbose=False)
+    assert "val_loss" in record
+    fewer = data.ImageFolder(write_colours(tmp_path / "few", 1, ("blue", "green")))
+    net.fit(train, validation=fewer, verbose=False)  # its numbers are the same
+
+
+def test_what_a_column_holds_out_is_not_trained_on(net, tmp_path):
+    folder = write_colours(tmp_path / "colours", 2)
+    lines = [
+        f"{name}/{n}.{'png' if n else 'jpg'},{name},{n}" for name in ("blue", "red") for n in (0, 1)
+    ]
+    (folder / "list.csv").write_text("\n".join(["file,label,is_valid", *lines]))
+    whole = data.ImageFolder(folder / "list.csv")
+    for call in (net.fit, net.evaluate):
+        with pytest.raises(ValueError, match=r"which pictures are held out: train, test = "):
+            call(whole, verbose=False)
+    train, test = whole.split()
+    net.fit(train, validation=test, verbose=False)
+    whole.held_out = None
+    net.fit(whole, verbose=False)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"batch_size": 8}, {"shuffle": False}, {"seed": 3}],
+    ids=lambda each: next(iter(each)),
+)
+def test_a_loader_has_its_own_batches(arguments):
+    x = np.ones((12, 2), np.float32)
+    net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
+    net.set_optimizer(opt.SGD(lr=0.1))
+    loader = data.DataLoader(data.ArrayDataset(x, x[:, :1]), 4)
+    name = next(iter(arguments))
+    with pytest.raises(TypeError, match=rf"\[fit\] {name} is for arrays .*{name}=.* not be used"):
+        net.fit(loader, verbose=False, **arguments)
+    net.fit(x, x[:, :1], verbose=False, **arguments)
+    net.fit(loader, validation=(x, x[:, :1]), batch_size=8, verbose=False)  # for the validation
+    for function in (net.evaluate, net.predict):
+        with pytest.raises(TypeError, match=rf"\[{function.__name__}\] batch_size is for arrays"):
+            function(loader, batch_size=8)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"y": None}, TypeError, r"\[fit\] a batch has no targets: fit\(x, y\) takes two arrays"),
+        ({"validation": 0.2}, TypeError, r"got 0\.2; a share of the data is set apart before"),
+        ({"validation": (X, Y, Y)}, TypeError, r"expected a pair \(x, y\), .* got tuple"),
+        ({"validation": [X, Y]}, TypeError, r"expected a pair \(x, y\), .* got list"),
+        ({"validation": X}, TypeError, r"expected a pair \(x, y\), .* got ndarray"),
+        (
+            {"callbacks": EarlyStopping()},
+            TypeError,
+            r"expected a list, \[EarlyStopping\(\.\.\.\)\]",
+        ),
+        (
+            {"callbacks": [print]},
+            TypeError,
+            r"class Own\(training\.Callback\), with methods such as",
+        ),
+        ({"metrics": ["Accuracy"]}, ValueError, "there is no metric 'Accuracy': use 'accuracy'"),
+        ({"loss": "MSELoss"}, ValueError, r"use loss='mse', or layer\.MSELoss\(\)"),
+        ({"initial_epoch": 3}, TypeError, "use resume=True, with out=FOLDER in both calls"),
+        ({"scheduler": 3}, TypeError, r"use set_optimizer\(opt\.SGD\(opt\.CosineDecay"),
+    ],
+)
+def test_what_to_write_instead(arguments, error, message):
+    net = models.Sequential(layer.Linear(2))
+    net.set_optimizer(opt.SGD(0.1))
+    with pytest.raises(error, match=message):
+        net.fit(X, **{"y": Y, "verbose": False, **arguments})

@@ -132,7 +132,7 @@ def check_timm(name: str, config: Mapping[str, Any]) -> None:
     """As check_transformers, for the configuration of timm's network `name`."""
     pool = "token" if name.startswith("vit") else "avg"
     expected: dict[str, Any] = {"global_pool": pool}
-    fields = {**config, **config["pretrained_cfg"]}
+    fields = {**config["pretrained_cfg"], **config}
     arguments = {**(fields.pop("model_args", None) or {})}
     fields.pop("pretrained_cfg")
     _check(fields, _TIMM_FIELDS, expected, "config.json")

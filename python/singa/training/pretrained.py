@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ from ..models.foreign_names import huggingface_network, timm_weights
 from ..tensor import Tensor
 from .model_file import check_transform
 from .picture_classifier import PictureClassifier
+from .task import Regression, SeveralLabels, Task, set_task
 
 #: Bytes of a JSON file. Names of 22,000 classes take 1 MB.
 _LARGEST_JSON = 16 << 20
@@ -52,6 +54,7 @@ class _Found:
     transform: Compose
     classes: int | None = None
     class_names: list[str] = field(default_factory=list)
+    task: Task | None = None
 
 
 def load_pretrained(
@@ -73,9 +76,10 @@ def load_pretrained(
                    wide ResNet, DenseNet, Inception v3 and v4, MobileNet v2, EfficientNet-B0,
                    ConvNeXt-T, Swin-T, ViT-Ti and ViT-S
                  - Hugging Face's transformers: config.json with "model_type" resnet, vit,
-                   convnext or swin, and preprocessor_config.json. Where the middle of a picture
-                   lies between two pixels, the crop may begin one later than theirs, as in
-                   torchvision
+                   convnext or swin, and preprocessor_config.json, without which a warning says
+                   what is guessed; "problem_type" becomes the network's task. Where the middle of
+                   a picture lies between two pixels, the crop may begin one later than theirs, as
+                   in torchvision
                  - torchvision: the state dict of a network in `models.names()`. Transforms are
                    those of the weights IMAGENET1K_V1
     name         the network, by its name in `models.names()`, torchvision or timm; needed for a
@@ -91,12 +95,14 @@ def load_pretrained(
     file, folder = _weights_file(Path(path))
     weights, _ = load_safetensors(file)
     config = _json(folder / "config.json") if folder else None
+    guesses = False
     try:
         if config is None:
             found = _of_torchvision(name or file.stem.partition("-")[0], weights)
         elif "model_type" in config:
-            prepared = _json(file.parent / "preprocessor_config.json") or {}
-            found = _of_huggingface(config, prepared, weights)
+            prepared = _json(file.parent / "preprocessor_config.json")
+            found = _of_huggingface(config, prepared or {}, weights)
+            guesses = prepared is None
         else:
             found = _of_timm(name or config["architecture"], config, weights)
     except (AttributeError, KeyError, TypeError) as error:
@@ -120,7 +126,23 @@ def load_pretrained(
     net.compile([Tensor(blank.shape, dev)], is_train=False, use_graph=False)
     net.load_torch(found.weights)
     net.class_names = names
+    set_task(net, found.task)
+    if guesses:
+        steps = ", ".join(map(repr, found.transform.transforms))
+        _warn(
+            f"{path} has no preprocessor_config.json, so the transform is a guess, which "
+            f"classifier.transform may replace: {steps}"
+        )
+    if len(names) == 1 and found.task is None:
+        _warn(
+            f"{path} has one output, so the probability of its class is always 1: `net.task` of "
+            "singa.training.task says what a single number means"
+        )
     return classifier
+
+
+def _warn(text: str) -> None:
+    warnings.warn(f"[load_pretrained] {text}", stacklevel=3)
 
 
 def _weights_file(path: Path) -> tuple[Path, Path | None]:
@@ -190,7 +212,7 @@ _HEADS = (
 def _of_timm(name: str, config: Mapping[str, Any], weights: Arrays) -> _Found:
     known, renamed = timm_weights(name, weights)
     check_timm(name, config)
-    given = {**config, **config["pretrained_cfg"]}
+    given = {**config["pretrained_cfg"], **config}  # as timm itself reads them
     _, height, width = given.get("input_size", (3, 224, 224))
     before = math.floor(height / float(given.get("crop_pct", 0.875)))
     mode = given.get("crop_mode", "center")
@@ -258,4 +280,16 @@ def _of_huggingface(
         mean, std = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
     steps.append(_normalize(mean, std))
     names = _in_order(config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"})
-    return _Found(name, renamed, Compose(*steps), len(names), names)
+    task = _task(config.get("problem_type"), len(names))
+    return _Found(name, renamed, Compose(*steps), len(names), names, task)
+
+
+def _task(problem: Any, outputs: int) -> Task | None:
+    """What outputs mean by the `problem_type` of transformers."""
+    if problem == "multi_label_classification":
+        return SeveralLabels()
+    if problem == "regression":
+        return Regression([0.0] * outputs, [1.0] * outputs)
+    if problem not in (None, "single_label_classification"):
+        raise ValueError(f"[load_pretrained] config.json: problem_type is {problem!r:.80}")
+    return None

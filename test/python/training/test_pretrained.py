@@ -279,6 +279,60 @@ def test_another_function_of_transformers(name, change, message):
         pretrained._of_huggingface(config | change, {}, {})
 
 
+def test_a_preparation_that_is_not_known_is_said(tmp_path):
+    folder = huggingface_folder(tmp_path / "hub", "resnet18")
+    (folder / "preprocessor_config.json").unlink()
+    message = (
+        r"no preprocessor_config\.json, so the transform is a guess.*Resize\(size=\(224, 224\)"
+    )
+    with pytest.warns(UserWarning, match=message):
+        load_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    ("problem", "kind"),
+    [
+        (None, "classes"),
+        ("single_label_classification", "classes"),
+        ("multi_label_classification", "multilabel"),
+        ("regression", "regression"),
+    ],
+)
+def test_what_outputs_of_transformers_mean(tmp_path, problem, kind):
+    folder = huggingface_folder(tmp_path / "hub", "resnet18")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"problem_type": problem}))
+    classifier = load_pretrained(folder)
+    assert classifier.task.kind == kind
+    scores = classifier.net(tensor.from_numpy(classifier.inputs([picture()]))).numpy()
+    expected = {
+        "classes": np.exp(scores) / np.exp(scores).sum(),
+        "multilabel": 1 / (1 + np.exp(-scores)),
+        "regression": scores,
+    }
+    np.testing.assert_allclose(classifier.values([picture()]), expected[kind], rtol=1e-4)
+    with pytest.raises(ValueError, match="problem_type is 'ranking'"):
+        pretrained._of_huggingface(config | {"problem_type": "ranking"}, {}, {})
+
+
+def test_one_output_is_no_class(tmp_path):
+    shapes = {**HUGGINGFACE["resnet18"]["tensors"], "classifier.1.weight": [1, 512]}
+    config = HUGGINGFACE["resnet18"]["config"] | {"id2label": {"0": "cat"}}
+    prepared = HUGGINGFACE["resnet18"]["preprocessor_config"]
+    weights = drawn({**shapes, "classifier.1.bias": [1]})
+    folder = write(tmp_path / "hub", weights, config=config, preprocessor_config=prepared)
+    with pytest.warns(UserWarning, match="one output, so the probability of its class is always 1"):
+        load_pretrained(folder)
+
+
+def test_what_timm_says_of_the_network_counts_more_than_what_it_came_from():
+    """A network that was fine-tuned has its own classes beside those of its source."""
+    source = {"num_classes": 1000, "label_names": ["n01"] * 1000, "input_size": [3, 224, 224]}
+    own = {"architecture": "resnet18", "num_classes": 2, "label_names": ["cat", "dog"]}
+    found = pretrained._of_timm("resnet18", own | {"pretrained_cfg": source}, {})
+    assert (found.classes, found.class_names) == (2, ["cat", "dog"])
+
+
 def test_another_preparation_of_transformers():
     config = HUGGINGFACE["vit_tiny_16"]["config"]
     pretrained._of_huggingface(config, {"do_pad": False, "image_processor_type": "ViT"}, {})

@@ -119,24 +119,13 @@ def _refuse_unused(function: str, given: dict[str, tuple[Any, Any]]) -> None:
 
 def _check_sets(x: Any, validation: Any) -> None:
     """Raises ValueError for pictures of which a column says that they are held out, and were not
-    split, and for a validation whose numbers are those of other classes."""
-    train, test = (getattr(each, "dataset", each) for each in (x, validation))
-    for each in (train, test):
+    split."""
+    for each in (getattr(each, "dataset", each) for each in (x, validation)):
         if isinstance(each, ImageFolder) and each.held_out is not None and each.held_out.any():
             raise ValueError(
                 f"[fit] a column of {each.name}'s label file says which pictures are held out: "
                 "train, test = data.ImageFolder(...).split() follows it, and `held_out = None` of "
                 "the set takes all"
-            )
-    own, others = (getattr(each, "classes", None) for each in (train, test))
-    if own is None or others is None or isinstance(test, np.ndarray | Tensor):
-        return
-    for number, (name, other) in enumerate(zip(own, others, strict=False)):
-        if name != other:
-            raise ValueError(
-                f"[fit] class {number} of the training is {name!r}, and of the validation "
-                f"{other!r}: data.ImageFolder(path, classes=train.classes) gives both the same "
-                "numbers"
             )
 
 

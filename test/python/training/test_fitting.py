@@ -39,7 +39,7 @@ def test_a_validation_has_the_classes_of_the_training(net, tmp_path):
     train = data.ImageFolder(write_colours(tmp_path / "train", 1))
     part = write_colours(tmp_path / "val", 1, ("green", "red"))
     validation = data.ImageFolder(part)
-    message = r"class 0 of the training is 'blue', and of the validation 'green': .*classes=train"
+    message = r"class 0 is 'blue' in training and 'green' in the validation: .*classes=train"
     for pair in (
         (train, validation),
         (data.DataLoader(train, 2, transform=SIZE), data.DataLoader(validation, 2, transform=SIZE)),
@@ -50,7 +50,8 @@ def test_a_validation_has_the_classes_of_the_training(net, tmp_path):
     (record,) = net.fit(train, validation=validation, verbose=False)
     assert "val_loss" in record
     fewer = data.ImageFolder(write_colours(tmp_path / "few", 1, ("blue", "green")))
-    net.fit(train, validation=fewer, verbose=False)  # its numbers are the same
+    with pytest.raises(ValueError, match="class 2 is 'red' in training and None in the validation"):
+        net.fit(train, validation=fewer, verbose=False)
 
 
 def test_what_a_column_holds_out_is_not_trained_on(net, tmp_path):

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..raw.check import number, one_of
+from ..raw.words import spelled
 from .pictures import from_array, require_pillow, scaled_size, to_array
 from .transforms import Images, Masks, check_images, height_and_width, ordered_pair
 
@@ -58,6 +59,7 @@ class PerImage:
         return np.stack([self.change(*pair, are_masks) for pair in zip(images, drawn, strict=True)])
 
 
+@spelled(antialias=(True, None))
 @dataclass(frozen=True)
 class Resize(PerImage):
     """Changes the size of images.

@@ -253,7 +253,7 @@ class Normalize:
 
     uint8 images are scaled to 0 … 1 first; other images are not, and if they seem to be levels of
     0 … 255 where `mean` is not, a warning says so. Raises ValueError if numbers of channels differ,
-    or if a std is not positive.
+    if a std is not positive, and for uint8 images if `mean` is of levels 0 … 255.
 
     >>> data.Normalize([0.5], [0.25])(np.array([[[[0, 255]]]], np.uint8), np.random.default_rng(0))
     array([[[[-2.,  2.]]]], dtype=float32)
@@ -269,6 +269,11 @@ class Normalize:
         check_images("Normalize", images, len(self.mean))
         mean, std = np.asarray(self.mean, np.float64), np.asarray(self.std, np.float64)
         unit = 255.0 if images.dtype == np.uint8 else 1.0
+        if unit != 1.0 and mean.max() > 1.0:
+            raise ValueError(
+                f"[Normalize] mean {self.mean} is of levels 0 to 255, but pixels are scaled to 0 "
+                "to 1 before: divide mean and std by 255"
+            )
         if unit == 1.0 and mean.max() <= 1.0:
             warn_of_levels("Normalize", images)
         # (x / unit - mean) / std as one multiplication and one addition.

@@ -29,6 +29,20 @@ CONTAINERS = (list, tuple, dict, deque)
 _PLAIN = frozenset([int, float, bool, str, bytes, type(None)])
 
 
+def checked_layer(op: str, layer: Any) -> Layer:
+    """A layer, which `op` was given. Raises TypeError for other things."""
+    if isinstance(layer, Layer):
+        return layer
+    given = type(layer).__name__
+    if isinstance(layer, list | tuple):
+        given = f"a {given}: write {op}(*layers)"
+    elif isinstance(layer, type):
+        given = f"the class {layer.__name__}: write {layer.__name__}(...)"
+    elif callable(layer):
+        given += ": a function is called in forward(), or is a layer such as layer.ReLU()"
+    raise TypeError(f"[{op}] expected layers, got {given}")
+
+
 class Layer(Hookable, Parameterized, Typed, metaclass=LayerMeta):
     """A function of tensors with parameters, sublayers, or both.
 

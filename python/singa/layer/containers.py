@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import overload
 
-from .base import Layer
+from .base import Layer, checked_layer
 
 
 class _Container(Layer):
     """Layers by name, in order. It computes nothing itself."""
 
     def _checked(self, layer: Layer) -> Layer:
-        if not isinstance(layer, Layer):
-            raise TypeError(f"[{type(self).__name__}] expected layers, got {type(layer).__name__}")
-        return layer
+        return checked_layer(type(self).__name__, layer)
 
     def _replace(self, layers: Mapping[str, Layer]) -> None:
         """Makes these the layers."""

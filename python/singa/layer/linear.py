@@ -9,8 +9,9 @@ from typing import Any
 
 from .. import autograd, initializer
 from ..raw.check import integer, one_of
-from ..raw.words import refuse_known, spelled
+from ..raw.words import spelled
 from ..tape.assignment import checked, write
+from ..tape.behaviour import behaviour
 from ..tensor import Tensor
 from .base import Layer
 
@@ -31,8 +32,8 @@ class Linear(Layer):
                   with 0
 
     SINGA's older form `Linear(in, out[, bias])` works, too, also with `in_features=`; the first
-    call then checks `in`. Other keyword arguments are ignored with a warning, where SINGA ignores
-    them silently, but those of other frameworks are refused. The first call raises ValueError for a
+    call then checks `in`. Raises TypeError for other keyword arguments, which SINGA ignores; with
+    its behaviour (`singa.compat`) a warning names them. The first call raises ValueError for a
     wrong number of input features.
 
     >>> linear = layer.Linear(4)
@@ -58,7 +59,8 @@ class Linear(Layer):
         super().__init__()
         if "in_features" in kwargs and not args:
             args, out_features = (out_features,), kwargs.pop("in_features")
-        refuse_known("Linear", kwargs)
+        if kwargs and not behaviour.name:
+            raise TypeError(f"[Linear] got an unexpected keyword argument {next(iter(kwargs))!r}")
         if kwargs:
             warnings.warn(f"[Linear] ignores {', '.join(kwargs)}", stacklevel=3)
         if len(args) > 2:

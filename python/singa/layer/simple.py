@@ -13,7 +13,7 @@ from ..raw.check import axis_of, fraction, integer, integers
 from ..raw.words import spelled
 from ..tensor import Tensor
 from .activation import Hardswish, ReLU6, SiLU
-from .base import Layer
+from .base import Layer, checked_layer
 from .hooks import hooked_forward
 from .norm import BatchNorm2d
 from .observers import are_watched
@@ -39,9 +39,7 @@ class Sequential(Layer):
         first: Any = layers[0] if len(layers) == 1 else None
         named = first if isinstance(first, OrderedDict) else dict(enumerate(layers))
         for name, each in named.items():
-            if not isinstance(each, Layer):
-                advice = ": write a * before it" if isinstance(each, list | tuple) else ""
-                raise TypeError(f"[Sequential] expected layers, got {type(each).__name__}{advice}")
+            checked_layer("Sequential", each)
             name = str(name)
             if not name or self.sep in name or hasattr(type(self), name) or name in vars(self):
                 raise ValueError(f"[Sequential] {name!r} cannot be the name of a layer")

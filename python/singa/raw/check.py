@@ -62,16 +62,22 @@ def unknown_keyword(
     cls: type, given: Iterable[str], error: TypeError, place: str
 ) -> TypeError | None:
     """What to raise instead of an error about one of the keywords that are given to a constructor:
-    an answer of the table `words.ARGUMENTS[place]`, or the keywords that there are. None for other
-    errors."""
-    found = _UNKNOWN.search(str(error))
-    known = _keywords(cls)
-    if not found or found[1] not in given or found[1] in known:
+    an answer of the tables `words.ARGUMENTS` for the class and for `place`, or the keywords that
+    there are. None for other errors. Where an argument is missing, an unknown one may stand for
+    it."""
+    said, kind, known = str(error), cls.__name__, _keywords(cls)
+    answers = words.ARGUMENTS[place] | words.ARGUMENTS.get(kind, {})
+    found = _UNKNOWN.search(said)
+    if found is None and "required positional argument" in said:
+        named = [name for name in given if name in answers and name not in known]
+    else:
+        named = [name for name in given if found and name == found[1] and name not in known]
+    if not named:
         return None
-    kind, name = cls.__name__, found[1]
-    if answer := words.ARGUMENTS[place].get(name):
+    name = named[0]
+    if answer := answers.get(name):
         return TypeError(f"[{kind}] has no argument {name!r}{words.advice(answer)}")
-    return TypeError(f"[{kind}] has no argument {name!r}; it has {', '.join(known)}")
+    return TypeError(f"[{kind}] has no argument {name!r}; it has {', '.join(known) or 'none'}")
 
 
 def _keywords(cls: type) -> list[str]:

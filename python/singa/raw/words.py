@@ -139,13 +139,6 @@ def argument_error(function: str, name: str, known: str) -> TypeError:
     return TypeError(f"[{function}] has no argument {name!r}{rest}")
 
 
-def refuse_known(op: str, given: Iterable[str]) -> None:
-    """Raises TypeError for an argument that other frameworks' layers have, and singa's do not."""
-    for name in given:
-        if answer := ARGUMENTS["layer"].get(name):
-            raise TypeError(f"[{op}] has no argument {name!r}{advice(answer)}")
-
-
 def says_what_to_write(function: str) -> Callable[[_Function], _Function]:
     """A decorator: a TypeError about an unknown argument that the table has says what to write.
     It is looked up after the error, so that a call that fits costs nothing more."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import distributed
-from ..raw.check import integer, number
+from ..raw.check import integer, names_keywords, number
 
 if TYPE_CHECKING:
     from .trainer import Trainer
@@ -127,6 +127,7 @@ class _Monitor(Callback):
         self.best_epoch, self.waited = int(state["best_epoch"]), int(state["waited"])
 
 
+@names_keywords
 class EarlyStopping(_Monitor):
     """Ends the training when a value has not improved for some epochs.
 
@@ -172,6 +173,7 @@ class EarlyStopping(_Monitor):
             trainer.should_stop = True
 
 
+@names_keywords
 class BestModel(_Monitor):
     """Saves the weights whenever a value is better than before, those of the EMA if there is one.
 

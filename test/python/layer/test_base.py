@@ -232,13 +232,6 @@ def test_errors_name_the_layer():
     assert len(caught.value.__notes__) == 1
 
 
-def test_linear_ignores_keywords_as_singa_does():
-    with pytest.warns(UserWarning, match=r"\[Linear\] ignores weight_filler, name"):
-        linear = layer.Linear(3, weight_filler=None, name="fc", bias=False)
-    assert linear(image(2, 4)).shape == (2, 3)
-    assert linear.b is None
-
-
 # --- types, devices, copies
 
 

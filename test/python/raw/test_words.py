@@ -35,6 +35,11 @@ X = tensor.from_numpy(np.random.default_rng(0).normal(size=(2, 3, 8, 8)).astype(
         ("LogSoftmax(dim=1)", "LogSoftmax(1)"),
         ("BatchNorm2d(3, affine=True)", "BatchNorm2d(3)"),
         ("Linear(in_features=8, out_features=4)", "Linear(8, 4)"),
+        ("Conv2d(3, 6, 3, 1, 'same')", "Conv2d(3, 6, 3, padding=1)"),
+        (
+            "Conv2d(3, 6, 3, 2, 1, 2, 3, False)",
+            "Conv2d(6, 3, stride=2, padding=1, dilation=2, group=3, bias=False)",
+        ),
     ],
 )
 def test_pytorchs_keywords(theirs, ours):
@@ -91,7 +96,7 @@ def test_pytorchs_words_of_functions(theirs, ours):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        ("dropout(X, 0.3)", ValueError, r"the second argument is the seed.*: write ratio=0\.3"),
+        ("dropout(X, 0.3)", ValueError, r"seed is the second argument.*: write ratio=0\.3"),
         ("dropout(X, p=0.3, training=True)", ValueError, "training=True in inference: call train"),
         ("dropout(X, p=0.3, ratio=0.3)", TypeError, "p and ratio are the same argument"),
         ("softmax(X, axis=1, dim=1)", TypeError, "dim and axis are the same argument"),
@@ -166,11 +171,79 @@ def test_axes_and_sizes_as_pytorch_writes_them():
         ("Dropout(p=0.5, ratio=0.5)", TypeError, "p and ratio are the same argument"),
         ("MultiheadAttention(8, 2, add_bias_kv=True)", ValueError, "add_bias_kv must be False"),
         ("Nonsense(5)", AttributeError, "no attribute 'Nonsense'$"),
+        # Keras's keywords.
+        ("Linear(4, activation='relu')", TypeError, r"use a layer behind it, such as layer\.ReLU"),
+        (
+            "Linear(units=4)",
+            TypeError,
+            r"\[Linear\] has no argument 'units': use out_features, or the",
+        ),
+        ("Linear(4, dtype='float32')", TypeError, r"use to_type\('float64'\) of the network"),
+        ("Conv2d(4, 3, strides=2)", TypeError, r"\[Conv2d\] has no argument 'strides': use stride"),
+        ("Conv2d(filters=4, kernel_size=3)", TypeError, "'filters': use out_channels"),
+        ("Conv2d(4, 3, kernel_initializer='he')", TypeError, "use initializer"),
+        ("MaxPool2d(pool_size=2)", TypeError, "'pool_size': use kernel_size"),
+        ("Dropout(rate=0.5)", TypeError, "'rate': use p"),
+        ("LeakyReLU(alpha=0.1)", TypeError, "'alpha': use negative_slope"),
+        ("LSTM(3, 4, return_sequences=True)", TypeError, "the first result has all steps"),
+        ("Embedding(3, 4, foo=1)", TypeError, "'foo'; it has input_dim, output_dim, initializer"),
+        ("Sequential([Linear(4)])", TypeError, r"got a list: write Sequential\(\*layers\)"),
+        ("Sequential(ReLU)", TypeError, r"got the class ReLU: write ReLU\(\.\.\.\)"),
     ],
 )
 def test_what_is_not_the_same_is_refused(call, error, message):
     with pytest.raises(error, match=message):
-        eval(f"layer.{call}")
+        eval(f"layer.{call}", {"layer": layer, "Linear": layer.Linear, "ReLU": layer.ReLU})
+
+
+def test_pytorchs_word_of_resizing():
+    assert data.Resize(8, antialias=True) == data.Resize(8)
+    with pytest.raises(ValueError, match="antialias must be True or None, got False"):
+        data.Resize(8, antialias=False)
+
+
+def test_errors_of_ones_own_layers_are_left_alone():
+    class Own(layer.Layer):
+        def __init__(self, width):
+            super().__init__()
+
+    with pytest.raises(TypeError, match=r"__init__\(\) got an unexpected keyword argument 'units'"):
+        Own(units=3)
+
+
+def test_singas_behaviour_keeps_its_positions():
+    """SINGA's scripts: BatchNorm2d(channels, momentum), and keywords of Linear that it ignores."""
+    singa.compat.enabled = True
+    try:
+        assert layer.BatchNorm2d(3, 0.2).momentum == 0.2
+        with pytest.warns(UserWarning, match=r"\[Linear\] ignores weight_filler, name"):
+            linear = layer.Linear(3, weight_filler=None, name="fc", bias=False)
+        assert not linear.bias
+    finally:
+        singa.compat.enabled = False
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("training.EarlyStopping(restore_best_weights=True)", r"use training\.BestModel\(file"),
+        ("training.EarlyStopping(foo=1)", "'foo'; it has monitor, patience, mode, min_delta"),
+        ("training.BestModel('a', save_best_only=True)", "no keyword: it saves the best alone"),
+        ("training.CsvLog('a.csv', append=True)", "a run that is resumed continues the file"),
+        ("opt.Adam(beta1=0.9)", "use beta_1"),
+    ],
+)
+def test_keywords_of_callbacks_and_optimizers(call, message):
+    with pytest.raises(TypeError, match=message):
+        eval(call)
+
+
+def test_statistics_of_levels_are_refused_for_pixels_that_are_scaled():
+    normalize = data.Normalize([123.675], [58.395])
+    with pytest.raises(ValueError, match=r"mean \[123\.675\] is of levels 0 to 255.* by 255"):
+        normalize(np.zeros((1, 1, 2, 2), np.uint8))
+    levels = np.full((1, 1, 2, 2), 123.675, np.float32)
+    assert not normalize(levels).any()
 
 
 @pytest.mark.parametrize(

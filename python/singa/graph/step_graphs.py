@@ -450,6 +450,7 @@ class StepGraphs:
     def _look_for_draws(self, step: _Step, function: Callable[[], Any]) -> Any:
         """Executes a step that is known to draw random numbers, and gives it up with the line that
         draws."""
+        assert step.draws is not None
         generators, changes = step.draws
         with DrawnLine(generators) as drawn:
             result = function()

@@ -59,7 +59,8 @@ def random_numbers(of_torch: bool = False) -> dict[str, Any]:
     """The states of the global random generators of Python and NumPy, and with `of_torch` of
     PyTorch, if they are imported."""
     found: dict[str, Any] = {}
-    if of_torch and hasattr(torch := sys.modules.get("torch"), "get_rng_state"):
+    torch: Any = sys.modules.get("torch")
+    if of_torch and hasattr(torch, "get_rng_state"):
         found["torch"] = torch.get_rng_state().numpy().tobytes()
     if "random" in sys.modules:
         found["random"] = sys.modules["random"].getstate()

@@ -31,7 +31,7 @@ _INTERNAL_MODULES = frozenset(
 #: What the modules define for each other.
 _INTERNAL = frozenset(
     [
-        *("TransformerLayer", "first_tensor", "room_for", "take_room"),
+        *("TransformerLayer", "checked_layer", "first_tensor", "room_for", "take_room"),
         "zeros",
     ]
 )

@@ -374,7 +374,7 @@ def dropout(
     2.0
     """
     if isinstance(ratio, bool):  # PyTorch's order
-        seed, ratio, training = 0, seed, ratio
+        training, ratio, seed = bool(ratio), seed, 0
     if training is False:
         return x
     if training and not is_training():

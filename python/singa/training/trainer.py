@@ -145,7 +145,9 @@ class Trainer(Evaluator):
         self.resume_with = "resume=True"
         self._totals = Totals({})
         self._can_plot = True
-        self._kept, self._data = "", None  # what the model has got of the data; see `use`
+        self._kept = ""  # what the model has got of the data; see `use`
+        #: The loader until the first outputs tell whether its names are theirs.
+        self._data: Any = None
         self._began = time.monotonic()
         #: Images of all ranks, and seconds, of the epoch before it was resumed.
         self._earlier = (0.0, 0.0)
@@ -206,7 +208,7 @@ class Trainer(Evaluator):
         self._prepare(loader)
         check_classes(loader, validation)
         self._kept = keep_transform(self.model, loader, validation)
-        self._data: Any = loader  # until the first outputs tell whether its names are theirs
+        self._data = loader
         self._totals = Totals(self._functions(), self._together())
         self.should_stop, self.exit_status, self._first = False, 0, getattr(loader, "epoch", 0)
         self._open_run(loader, resume, overwrite)

@@ -92,7 +92,7 @@ def classes_of(loader: Any) -> list[str] | None:
 
 def _set_with(attribute: str, loader: Any) -> Any:
     """The data of a loader, or what they are a part of, that has an attribute."""
-    dataset = getattr(loader, "dataset", None)
+    dataset: Any = getattr(loader, "dataset", None)
     for _ in range(_DEEPEST):
         if hasattr(dataset, attribute) or not hasattr(dataset, "dataset"):
             break

@@ -73,7 +73,7 @@ layer.Linear("a")(MATRIX) -> TypeError: [Linear] out_features str
 layer.Linear(BIG)(MATRIX) -> MemoryError: [Full] (3, 1099511627776) float32 12582912
 layer.Linear(1 << 62)(MATRIX) -> ValueError: [tensor] (3, 4611686018427387904)
 layer.Linear(5, 4)(MATRIX) -> ValueError: [Linear] in_features 5 (2, 3)
-layer.Linear(4, foo=1) -> UserWarning: [Linear] foo
+layer.Linear(4, foo=1) -> TypeError: [Linear] foo out_features
 layer.Linear(4)(tensor.Tensor(())) -> ValueError: [Linear] (batch, features) ()
 layer.Linear(4)(None) -> TypeError: [Linear] NoneType
 layer.Linear(4)(make(2, 3, dtype="int32")) -> TypeError: [LinearForward] x (2, 3) int32
@@ -127,7 +127,7 @@ LINEAR.freeze("fc.*") -> ValueError: [freeze] Linear fc.*
 LINEAR.freeze(["W", "c"]) -> ValueError: [freeze] Linear 'c'
 LINEAR.freeze(5) -> TypeError: [freeze] pattern 5
 LINEAR.freeze([True]) -> TypeError: [freeze] pattern True
-layer.ModuleList([layer.Linear]) -> TypeError: [ModuleList] layers LayerMeta
+layer.ModuleList([layer.Linear]) -> TypeError: [ModuleList] layers Linear(...)
 layer.ModuleDict({"a": 1}) -> TypeError: [ModuleDict] layers int
 layer.ModuleDict({1: layer.ReLU()}) -> TypeError: [ModuleDict] names 1
 layer.ModuleDict({"forward": layer.ReLU()}) -> ValueError: [ModuleDict] forward

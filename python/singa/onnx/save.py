@@ -26,7 +26,7 @@ from . import checking
 from .errors import ExportError
 from .export import export
 from .module import ImportedModel, read_graph
-from .trace import GraphRun, Trace, traced
+from .trace import GraphRun, Trace, executed, traced
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -155,7 +155,7 @@ def _check(
     for lengths in _other_sizes(example) if labels else [example]:
         try:
             xs = resized(inputs, names, axes, lengths)
-            expected = [y.numpy() for y in traced(lambda *ts: _called(model, ts), xs).outputs]
+            expected = [y.numpy() for y in executed(lambda *ts: _called(model, ts), xs)]
         except Exception:
             if lengths == example:
                 raise
@@ -212,6 +212,8 @@ def to_model(
     forward: Callable[..., Any] = model.forward
     forward(*inputs) if not model._initialized else None
     traces, changes = _variations(model, inputs, names, axes)
+    if traces[0].writes_in_place:
+        _check_names(model, traces[0])
     proto = export(
         traces,
         names,
@@ -227,6 +229,20 @@ def to_model(
     for key, text in model._texts_of_use().items() if isinstance(model, Model) else ():
         proto.metadata_props.add(key=key, value=text)
     return proto
+
+
+def _check_names(model: Layer, trace: Trace) -> None:
+    """Raises ExportError if the forward pass computes something else when it writes to tensors than
+    in the trace, where `t += other` makes a new one."""
+    computed = executed(lambda *ts: _called(model, ts), trace.inputs)
+    for y, traced_y in zip(computed, trace.outputs, strict=True):
+        here, there = (t.numpy().astype(np.float64) for t in (y, traced_y))
+        size = np.abs(here).max(initial=0, where=np.isfinite(here))
+        if not np.allclose(here, there, rtol=1e-3, atol=1e-3 * size, equal_nan=True):
+            raise ExportError(
+                "[onnx.save] the forward pass writes to a tensor in place (t += other) and reads "
+                "it by another name: write t = t + other"
+            )
 
 
 def to_batched_model(
@@ -306,8 +322,8 @@ def _variations(
         return trace
 
     traces, changes = [traced(lambda *xs: _called(model, xs), inputs)], [""]
-    reads = bool(traces[0].reads)
-    imported = not reads and all(isinstance(a.op, GraphRun) for a in traces[0].applications)
+    reads, applied = bool(traces[0].reads), traces[0].applications
+    imported = bool(applied) and not reads and all(isinstance(a.op, GraphRun) for a in applied)
     for label in dict.fromkeys(name for each in axes.values() for name in each.values()):
         n, found = length_of(label, inputs, names, axes), 0
         for m in (n + 1, max(2 * n, n + 2), max(3 * n, n + 3)):

@@ -110,6 +110,7 @@ class Trace:
         self.applications: list[Application] = []
         self.outputs: list[Tensor] = []
         self.reads: list[Any] = []
+        self.writes_in_place = False  # by an augmented assignment
         self._thread = threading.get_ident()
         self._in_graph = False
 
@@ -159,6 +160,7 @@ class Trace:
         autograd.training = False
         LayerNames.start(self)
         tape.followers.append(self._follow)
+        tape.tracers.append(self)
         reading.read_followers.append(self._note_read)
         traces.append(self)
         try:
@@ -167,13 +169,11 @@ class Trace:
         finally:
             traces.remove(self)
             reading.read_followers.remove(self._note_read)
+            tape.tracers.remove(self)
             tape.followers.remove(self._follow)
             LayerNames.stop(self)
             autograd.training = before
-        self.outputs = list(result) if isinstance(result, list | tuple) else [result]
-        for y in self.outputs:
-            if not isinstance(y, Tensor):
-                raise TypeError(f"[onnx.save] forward returned a {type(y).__name__}, not a Tensor")
+        self.outputs = _tensors(result)
 
     def drop_elements(self) -> None:
         """Frees the memory of what depends on the inputs. Shapes stay, and which is which."""
@@ -202,6 +202,26 @@ class Trace:
         for application in self.applications:
             application.outline(outlined)
         self.outputs = [outlined(y) for y in self.outputs]
+
+
+def _tensors(result: Any) -> list[Tensor]:
+    """What a forward pass returned, as a list."""
+    outputs = list(result) if isinstance(result, list | tuple) else [result]
+    for y in outputs:
+        if not isinstance(y, Tensor):
+            raise TypeError(f"[onnx.save] forward returned a {type(y).__name__}, not a Tensor")
+    return outputs
+
+
+def executed(forward: Callable[..., Any], inputs: Sequence[Tensor]) -> list[Tensor]:
+    """What a forward pass computes in inference mode, when nobody follows it. The inputs stay."""
+    before = training()
+    autograd.training = False
+    try:
+        with autograd.no_grad():
+            return _tensors(forward(*[x.deepcopy() for x in inputs]))
+    finally:
+        autograd.training = before
 
 
 def _tensors_of(op: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from .. import singa_wrap as _c
 from ..dtypes import bool_, is_float
 from ..tape.elements import as_raw
 from ..tape.grad_mode import no_grad
-from ..tape.operator import apply
+from ..tape.operator import apply, tracers
 from ..tape.tensor import Tensor, has_gradient, is_computed, wrap
 from .arithmetic import (
     Add,
@@ -42,7 +42,7 @@ from .arithmetic import (
 )
 from .base import tensor_of
 from .bits import BitAnd, BitOr, BitXor, ShiftLeft, ShiftRight, inverse
-from .conversion import autocast_operands
+from .conversion import Cast, autocast_operands
 from .elementwise import Abs, Negative
 from .linalg import Matmul, wider
 
@@ -153,13 +153,20 @@ def _update(kind: type[Binary], t: Tensor, other: Any) -> Tensor:
 
     It is not recorded, so a parameter can be updated at any time. If that would lose a gradient,
     because one side was computed on the tape, or `other` is a parameter and t is none, it returns
-    the recorded result, to which Python binds the name.
+    the recorded result, to which Python binds the name. So it does for those who follow a forward
+    pass, such as export to ONNX.
 
     Raises TypeError if the result is of a higher kind than t, such as a float, ValueError if
     `other` does not broadcast to the shape of t.
     """
     if is_computed(t) or (not t.stores_grad and has_gradient(other)):
         return _operate(kind, t, other)
+    if tracers and not t.stores_grad:
+        for tracer in tracers:
+            tracer.writes_in_place = True
+        result = _operate(kind, t, other)
+        if result.shape == t.shape and is_float(result.dtype) == is_float(t.dtype):
+            return result if result.dtype == t.dtype else apply(Cast(t.dtype), result)
     raw, code = t.data, _c.UnaryOp_kAddScalar if kind is Sub else kind.with_number
     if isinstance(other, (int, float)):
         fits = is_float(t.dtype)

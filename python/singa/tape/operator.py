@@ -33,6 +33,11 @@ current_layer: tuple[Callable[[], str], Callable[[str], None]] | None = None
 #: outputs). Usually there are none; export to ONNX follows one forward pass.
 followers: list[Callable[[Operator, Sequence[Tensor], Sequence[Tensor]], object]] = []
 
+#: Those who follow a forward pass that must not write to tensors: while there are any, `t += other`
+#: is an operator, to whose result Python binds the name, and their attribute `writes_in_place` is
+#: set.
+tracers: list[Any] = []
+
 #: Functions that are told of each backward of an operator, in any thread: (operator, gradients of
 #: the outputs, None where there is none, gradients of the inputs).
 backward_followers: list[Callable[[Operator, Sequence[Raw | None], Sequence[Any]], object]] = []

@@ -118,10 +118,14 @@ def square(call: Call) -> None:
 
 @writes(ag.Round)
 def round_(call: Call) -> None:
-    """sign(x)·floor(|x| + 0.5)."""
+    """sign(x)·(floor |x|, plus 1 where |x| is at least 0.5 above it). |x| + 0.5 might be rounded to
+    the next whole number."""
     (x,) = call.inputs
-    more = call.step("Add", [call.step("Abs", [x]), call.constant(0.5)])
-    call.node("Mul", [call.step("Sign", [x]), call.step("Floor", [more])])
+    size = call.step("Abs", [x])
+    whole = call.step("Floor", [size])
+    below = call.step("Less", [call.step("Sub", [size, whole]), call.constant(0.5)])
+    rounded = call.step("Where", [below, whole, call.step("Ceil", [size])])
+    call.node("Mul", [call.step("Sign", [x]), rounded])
 
 
 @writes(ag.Trunc)

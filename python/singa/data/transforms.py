@@ -464,6 +464,11 @@ def ordered_pair(
 
 
 def _check_statistics(op: str, mean: Sequence[float], std: Sequence[float]) -> None:
+    if isinstance(mean, int | float) or isinstance(std, int | float):
+        raise TypeError(
+            f"[{op}] mean and std are lists with a number for each channel, such as "
+            f"({mean},) of grey images; got {mean} and {std}"
+        )
     if not mean or len(mean) != len(std):
         raise ValueError(f"[{op}] expected one mean and std per channel, got {mean} and {std}")
     if not all(np.isfinite(value) for value in mean) or not all(

@@ -380,10 +380,10 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
             net.set_optimizer(opt.Adam(0.001))
             history = net.fit(images, labels, epochs=5, validation=(test_images, test_labels))
 
-        x           inputs (N, ...), an array or tensor, with targets `y` (N, ...); or a Dataset, or
-                    a loader of batches. Pictures of an ImageSet or ImageFolder are prepared by
-                    `transform`; without one the model gets one that normalises them, which
-                    `evaluate`, `predict` and `save` use, too
+        x           inputs (N, ...), an array or tensor, with targets `y` (N, ...); or a pair of
+                    both, a Dataset, or a loader of batches. Pictures of an ImageSet or ImageFolder
+                    are prepared by `transform`; without one the model gets one that normalises
+                    them, which `evaluate`, `predict` and `save` use, too
         epochs      passes over the data. Default 1.
         batch_size  rows of a batch of arrays or of a Dataset. Default 32.
         validation  (x, y), a Dataset or a loader, for `evaluate` after each epoch

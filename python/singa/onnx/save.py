@@ -41,7 +41,7 @@ Axes = Mapping[str, Mapping[int, str] | Sequence[int]]
 def save(
     model: Layer,
     path: str | os.PathLike[str],
-    inputs: Sequence[Tensor | NDArray[Any]],
+    inputs: Sequence[Tensor | NDArray[Any]] | Tensor | NDArray[Any],
     *,
     dynamic_axes: Axes | None = None,
     input_names: Sequence[str] | None = None,
@@ -55,7 +55,8 @@ def save(
     """Saves a network as an ONNX file.
 
     model          a layer or model; its forward pass in inference mode is exported
-    inputs         example inputs, a list of tensors or arrays; only shapes and types matter
+    inputs         example inputs, a list of tensors or arrays, or the only one; only shapes and
+                   types matter
     dynamic_axes   axes of any length: {"x": {0: "batch"}} or {"x": [0]}
     input_names    names of the inputs (default: those of the arguments of `forward`)
     output_names   names of the outputs (default: those of a network that came from ONNX, else
@@ -119,8 +120,10 @@ def save(
     write_model(proto, path, external_data)
 
 
-def _as_tensors(inputs: Sequence[Tensor | NDArray[Any]]) -> list[Tensor]:
+def _as_tensors(inputs: Any) -> list[Tensor]:
     """The example inputs. Arrays become tensors, as in calls of a model."""
+    if isinstance(inputs, Tensor | np.ndarray):  # the only input
+        inputs = [inputs]
     given = list(inputs) if isinstance(inputs, list | tuple) else []
     found = [from_numpy(x) if isinstance(x, np.ndarray) else x for x in given]
     if not found or not all(isinstance(x, Tensor) for x in found):

@@ -51,6 +51,8 @@ def fit(
     **options: Any,
 ) -> list[Record]:
     """See `Model.fit`."""
+    if y is None:  # a list may be one of batches without targets
+        x, y = _parts(x, tuple)
     _check_sets(x, validation)
     for said in (_normalize(model, x), _take_task(model, x, options)):
         if said and options.get("verbose", True):
@@ -60,7 +62,7 @@ def fit(
     if is_ours:
         loader.set_epoch(model._epochs_fitted)
     if validation is not None:
-        x_of, y_of = _parts(validation)
+        x_of, y_of = _validation_parts(validation)
         if (kept := keep_transform(model, loader, x_of)) and options.get("verbose", True):
             say(f"the model keeps {kept}")
         _check_transform(model, loader, x_of)
@@ -69,7 +71,7 @@ def fit(
         unused = {"shuffle": (shuffle, True), "seed": (seed, 0)}
         if validation is given:
             unused["batch_size"] = (batch_size, BATCH_SIZE)
-        _refuse_unused("fit", unused)
+        _refuse_unused("fit", x, unused)
     trainer = Trainer(model, **options)
     try:
         return trainer.fit(loader, epochs, validation, resume=resume, overwrite=overwrite)
@@ -88,10 +90,12 @@ def fit(
 
 def evaluate(model: Model, x: Any, y: Any, *, batch_size: int, **options: Any) -> dict[str, Any]:
     """See `Model.evaluate`."""
+    if y is None:
+        x, y = _parts(x)
     _check_sets(x, None)
     loader = as_loader(model, x, y, batch_size)
     if loader is x:
-        _refuse_unused("evaluate", {"batch_size": (batch_size, BATCH_SIZE)})
+        _refuse_unused("evaluate", x, {"batch_size": (batch_size, BATCH_SIZE)})
     return Trainer(model, **options).evaluate(loader)
 
 
@@ -103,14 +107,15 @@ def predict(model: Model, x: Any, *, batch_size: int) -> NDArray[Any]:
     else:
         loader = as_loader(model, x, None, batch_size, shard=(0, 1))
         if loader is x:
-            _refuse_unused("predict", {"batch_size": (batch_size, BATCH_SIZE)})
+            _refuse_unused("predict", x, {"batch_size": (batch_size, BATCH_SIZE)})
     return Trainer(model, verbose=False).predict(loader)
 
 
-def _refuse_unused(function: str, given: dict[str, tuple[Any, Any]]) -> None:
-    """Raises TypeError for an argument for which a loader has no use: {name: (value, default)}."""
+def _refuse_unused(function: str, loader: Any, given: dict[str, tuple[Any, Any]]) -> None:
+    """Raises TypeError for an argument for which a loader has no use, {name: (value, default)},
+    unless it has the same value itself."""
     for name, (value, default) in given.items():
-        if value != default:
+        if value != default and getattr(loader, name, default) != value:
             raise TypeError(
                 f"[{function}] {name} is for arrays and Datasets: a loader has its own, so "
                 f"{name}={value!r} would not be used"
@@ -225,11 +230,22 @@ def _is_array_of_others(x: Any) -> bool:
     return hasattr(x, "__array__") and not isinstance(x, ImageSet)
 
 
-def _parts(validation: Any) -> tuple[Any, Any]:
-    """(x, y) of a pair of arrays; a loader or a Dataset, and None. Raises TypeError for others."""
+def _parts(data: Any, kinds: Any = (tuple, list)) -> tuple[Any, Any]:
+    """(x, y) of a pair of arrays with equally many rows; a loader, a Dataset or a list of batches,
+    and None."""
+    if isinstance(data, kinds) and len(data) == 2:
+        x, y = data
+        arrays = all(isinstance(x, Tensor) or hasattr(x, "__array__") for x in data)
+        if arrays and all(x.shape for x in data) and x.shape[0] == y.shape[0]:
+            return x, y
+    return data, None
+
+
+def _validation_parts(validation: Any) -> tuple[Any, Any]:
+    """The same for a validation. Raises TypeError for what is none."""
     if isinstance(validation, tuple) and len(validation) == 2:
         return validation[0], validation[1]
-    if isinstance(validation, Tensor | np.ndarray | tuple | int | float) or _is_pair(validation):
+    if isinstance(validation, Tensor | np.ndarray | tuple | int | float):
         given = type(validation).__name__
         if isinstance(validation, int | float):
             given = f"{validation!r}; a share of the data is set apart before: x[:n], x[n:]"
@@ -237,13 +253,4 @@ def _parts(validation: Any) -> tuple[Any, Any]:
             "[fit] validation: expected a pair (x, y), a Dataset or a loader of batches, got "
             f"{given}"
         )
-    return validation, None
-
-
-def _is_pair(x: Any) -> bool:
-    """Whether it is a list or tuple of two arrays, which is no list of batches."""
-    return (
-        isinstance(x, list | tuple)
-        and len(x) == 2
-        and all(isinstance(each, Tensor | np.ndarray) for each in x)
-    )
+    return _parts(validation)

@@ -510,6 +510,8 @@ def test_example_inputs_may_be_arrays() -> None:
     (b,) = (value for value in weights.values() if value.ndim == 1)
     expected = array @ (w if w.shape[0] == 3 else w.T) + b
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    singa.onnx.save(net, "single.onnx", array)
+    assert Path("single.onnx").read_bytes() == Path("net.onnx").read_bytes()
 
 
 def test_a_user_s_operator_is_refused_by_name() -> None:

@@ -125,6 +125,29 @@ def test_pytorchs_keywords_of_schedules(theirs, ours):
     assert eval(f"opt.{theirs}").terms() == eval(f"opt.{ours}").terms()
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("EarlyStopping(verbose=True)", r"\[EarlyStopping\] has no argument 'verbose': no keyword"),
+        (
+            "EarlyStopping(restore_best_weights=True)",
+            r"use training\.BestModel\(file, restore=True",
+        ),
+        ("EarlyStopping(patients=3)", "it has monitor, patience, mode, min_delta$"),
+        ("BestModel(filepath='a')", "has no argument 'filepath': use path"),
+        ("BestModel('a', save_top_k=1)", "'save_top_k': no keyword: it saves the best alone"),
+    ],
+)
+def test_words_of_callbacks(call, message):
+    with pytest.raises(TypeError, match=message):
+        eval(f"training.{call}")
+
+
+def test_statistics_of_a_grey_image_are_lists():
+    with pytest.raises(TypeError, match=r"such as \(0\.5,\) of grey images"):
+        data.Normalize(0.5, 0.25)
+
+
 @pytest.mark.parametrize("rule", [opt.Adam, opt.AdamW])
 def test_pytorchs_keywords_of_adam(rule):
     optimizer = rule(1e-3, betas=(0.8, 0.99), eps=1e-6)

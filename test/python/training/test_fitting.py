@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+import singa
+from fitted_net import classes
 from picture_folders import write_colours
 from singa import data, layer, models, opt
 from singa.training import EarlyStopping, Trainer
@@ -96,7 +98,6 @@ def test_a_loader_has_its_own_batches(arguments):
         ({"y": None}, TypeError, r"\[fit\] a batch has no targets: fit\(x, y\) takes two arrays"),
         ({"validation": 0.2}, TypeError, r"got 0\.2; a share of the data is set apart before"),
         ({"validation": (X, Y, Y)}, TypeError, r"expected a pair \(x, y\), .* got tuple"),
-        ({"validation": [X, Y]}, TypeError, r"expected a pair \(x, y\), .* got list"),
         ({"validation": X}, TypeError, r"expected a pair \(x, y\), .* got ndarray"),
         (
             {"callbacks": EarlyStopping()},
@@ -119,3 +120,19 @@ def test_what_to_write_instead(arguments, error, message):
     net.set_optimizer(opt.SGD(0.1))
     with pytest.raises(error, match=message):
         net.fit(X, **{"y": Y, "verbose": False, **arguments})
+
+
+def test_a_pair_of_arrays_is_inputs_and_targets():
+    x, y = classes(32)
+    histories = []
+    for given in ((x, y), ((x, y),)):
+        singa.seed(0)
+        net = models.Sequential(layer.Linear(3))
+        net.set_optimizer(opt.SGD(0.1))
+        for validation in ((x, y), [x, y]):
+            net.fit(*given, validation=validation, verbose=False)
+            histories.append(net.evaluate([x, y], verbose=False))
+            assert histories[-1] == net.evaluate(x, y, verbose=False)
+    assert histories[:2] == histories[2:]
+    with pytest.raises(TypeError, match="has no targets"):  # two batches without targets
+        net.fit([x, x], verbose=False)

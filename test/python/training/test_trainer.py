@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 import subprocess
 import sys
 
@@ -271,31 +270,6 @@ def test_numbers_that_are_not_finite_are_named(place, what):
     net.set_optimizer(opt.SGD(lr=0.1))
     with pytest.raises(NonFiniteLossError, match=rf"nan, since {what} 1 NaN or .* of \d+ in batch"):
         net.fit(*arrays, batch_size=4, verbose=False)
-
-
-@pytest.mark.parametrize(
-    ("decay", "calls", "said"),
-    [
-        (
-            0.99,
-            1,
-            "after the 6 updates of this run, 94% of the averages of ema=0.99, which are val",
-        ),
-        (0.99, 2, "after the 3 updates of this run, 97% of .*: for so few a decay of 0.22 or less"),
-        (0.4, 1, ""),
-        (None, 1, ""),
-    ],
-)
-def test_averages_that_lag_are_named(decay, calls, said, capsys):
-    x, y = classes(32)
-    net = Affine().start(x)
-    net.set_optimizer(opt.SGD(0.1, accumulate=calls))
-    batches = loader(x, y[:, None].astype(np.float32), 16, shuffle=False)
-    Trainer(net, ema=decay).fit(batches, 3)
-    assert "averages" not in capsys.readouterr().out  # nothing is validated
-    Trainer(net, ema=decay).fit(batches, 3, batches)
-    out = capsys.readouterr().out
-    assert re.search(said, out) if said else "averages" not in out
 
 
 def test_accumulation_is_a_larger_batch():

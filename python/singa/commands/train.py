@@ -290,7 +290,15 @@ def train(args: argparse.Namespace) -> int:
     net.set_optimizer(make_optimizer(args, len(loader)))
     if args.class_weights:
         vars(net)["loss"] = _balanced_loss(sets, args.label_smoothing)
-    compile_network(net, args, (sets.channels, sets.size, sets.size), hardware)
+    try:
+        compile_network(net, args, (sets.channels, sets.size, sets.size), hardware)
+    except ValueError as error:
+        if "size" not in args.given:
+            raise
+        made_for = "" if start is None else f", which was made for {start.side} x {start.side},"
+        raise ValueError(
+            f"--size {sets.size}: {args.model}{made_for} does not take such pictures: {error}"
+        ) from error
     classifier = PictureClassifier(net, channels=sets.channels)
 
     def save_model() -> None:

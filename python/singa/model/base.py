@@ -521,8 +521,7 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
                 else text.removeprefix("builtins.")
             )
             raise TypeError(
-                f"[set_optimizer] expected an optimizer such as opt.SGD(lr=0.1) or "
-                f"opt.Adam(lr=0.001), got {given}"
+                f"[set_optimizer] expected an optimizer such as opt.SGD(lr=0.1), got {given}"
             )
         self.optimizer = optimizer
 

@@ -318,7 +318,7 @@ LAYERS = {
     "type": "to_type('float16')",
     "validate": "evaluate(data)",
     "weight": "get_params(), whose names are singa's, such as W and b",
-    "zero_grad": "no call: each backward makes new gradients",
+    "zero_grad": "no call: singa makes new gradients in each backward",
 }
 #: Of layers that are no models.
 PARTS = {

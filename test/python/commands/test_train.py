@@ -475,6 +475,9 @@ def test_weights_of_the_same_classes_keep_the_last_layer(run, trained, colours, 
     assert log_of(tmp_path / "run")[0]["test_top1"] == 1.0
     arguments = singa.load(tmp_path / "run").architecture["arguments"]  # not an ONNX graph
     assert arguments["label_smoothing"] == 0.2
+    assert run(*options, "--size", 24, "--out", tmp_path / "other") == 1
+    said = "--size 24: lenet, which was made for 16 x 16, does not take such pictures: "
+    assert said in capsys.readouterr().err
 
 
 def test_the_statistics_are_those_of_the_weights(run, trained, colours, tmp_path):
@@ -541,6 +544,11 @@ def test_data_that_are_not_recognised(run, tmp_path, capsys, files, message):
         (("--data", "FOLDER", "--out", "FOLDER/red/0.jpg"), 2, "0.jpg: FOLDER/red/0.jpg is no"),
         (("--data", "FOLDER", "--out", "/dev/null/run"), 2, "/dev/null is no folder"),
         (("--data", "FOLDER", "--split", "1"), 2, "must lie between 0 and 1, got 1"),
+        (
+            ("--data", "FOLDER", "--model", "lenet", "--size", "1"),
+            1,
+            "--size 1: lenet does not take",
+        ),
         (("--warmup", "15", "--images", "64"), 1, "--warmup 15: the run has 15 epochs"),
         (("--data", "FOLDER/red/0.jpg"), 1, "0.jpg is a file, but no CSV file. --data takes"),
         (("--data", "FOLDER/red"), 1, "its pictures lie in no folder of a class"),

@@ -43,12 +43,29 @@ def _checked(where: str, name: str, own: Tensor, value: Any) -> Value:
     strides = () if own.data.is_blocked() else own.data.strides()
     if any(stride == 0 and length > 1 for stride, length in zip(strides, shape, strict=False)):
         raise ValueError(f"{where} {name}: elements of a broadcast tensor share their memory")
+    if isinstance(value, Tensor) and value.dtype == own.dtype:
+        return value
+    lost = _lost(value.numpy() if isinstance(value, Tensor) else value, own)
+    if lost is not None:
+        raise ValueError(f"{where} {name}: {lost:g} would be infinite in {own.dtype.name}")
     if isinstance(value, Tensor):
         return value
     try:
         return _readable(value, own)
     except ValueError as error:
         raise ValueError(f"{where} {name}: {error}") from None
+
+
+def _lost(array: NDArray[Any], own: Tensor) -> float | None:
+    """A finite number of an array that the tensor's float type does not hold; None if there is
+    none."""
+    narrow = numpy_dtype(own.dtype)
+    wider = array.dtype.kind == "f" and array.dtype.itemsize > narrow.itemsize
+    if not wider or not is_float(own.dtype):
+        return None
+    with np.errstate(over="ignore"):
+        lost = array[np.isinf(array.astype(narrow)) & np.isfinite(array)]
+    return float(lost[0]) if lost.size else None
 
 
 def _readable(array: NDArray[Any], own: Tensor) -> NDArray[Any]:

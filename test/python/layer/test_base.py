@@ -100,11 +100,23 @@ def test_forgotten_super_init():
         Wrong()
 
 
+def test_numbers_that_a_type_does_not_hold_are_refused():
+    linear = layer.Linear(1, bias=False)
+    linear(tensor.zeros((1, 3), dtype="float16"))
+    for value in (np.float32, lambda values: tensor.Tensor(data=values, dtype="bfloat16")):
+        with pytest.raises(ValueError, match=r"\[set_params\] W: .* would be infinite in float16"):
+            linear.set_params({"W": value([[1.0], [1e5], [0.0]])})
+    linear.set_params({"W": np.array([[np.inf], [np.nan], [65519.0]])})
+    np.testing.assert_array_equal(linear.W.numpy().reshape(-1), [np.inf, np.nan, 65504.0])
+
+
 @pytest.mark.parametrize("function", ["set_params", "set_states"])
 @pytest.mark.parametrize(
     ("wrong", "error"),
     [
         (np.ones(4), ValueError),
+        (np.array([1.0, -1e39, 0.0]), ValueError),
+        (tensor.Tensor(data=[1.0, 1e39, 0.0], dtype="float64"), ValueError),
         (np.ones(3, np.complex64), TypeError),
         (tensor.ones((4,)), ValueError),
         ("text", TypeError),

@@ -6,6 +6,7 @@
     python benchmark/inference.py --out results/                 # resumable: a file per case
     python benchmark/inference.py --graph --sides singa singa-other --other OLD/build/release/python
     python benchmark/inference.py --graph --models resnet50 lstm --sides singa-onnx onnxruntime
+    python benchmark/inference.py --graph --int8 --models resnet50 mobilenet_v2 vit_tiny_16
 
 All sides use the same weights and images, made by PyTorch. Each process first compares its scores
 with PyTorch's and fails if they differ. Prints milliseconds per batch (median over the batches of a
@@ -16,6 +17,11 @@ not installed, and channels_last where there are no images.
 
 singa-onnx imports the ONNX file that the others run; singa has the network from singa.models.
 vit_b_16 and lstm are not among these, so they are for all sides but singa.
+
+With --int8 each side runs the file of its own quantizer, made with the same images: singa that of
+Model.quantize, onnxruntime and singa-onnx that of onnxruntime.quantization (QDQ, a scale for each
+output channel), openvino that of NNCF, where the package nncf is installed. onnxruntime-singa and
+openvino-singa run singa's file. Scores may then differ from PyTorch's by INT8_TOLERANCE.
 """
 
 from __future__ import annotations
@@ -26,7 +32,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,12 +43,16 @@ import numpy as np
 IMPORTED = {"vit_b_16": ((3, 224, 224), 1000), "lstm": ((64, 128), 10)}
 #: Largest allowed difference from PyTorch's scores, relative to the largest score.
 TOLERANCE = 1e-3
+#: The same for int8. It tells a wrong network from a rounded one, and says nothing of accuracy.
+INT8_TOLERANCE = 0.5
+#: With int8: images from which ranges are measured.
+SAMPLES = 32
 
 
 def prepare(
-    model: str, classes: int, image: tuple[int, ...], batch: int, folder: Path, export: bool
+    model: str, classes: int, image: tuple[int, ...], batch: int, folder: Path, files: set[str]
 ) -> None:
-    """Writes weights, images, PyTorch's scores and, with `export`, the ONNX file."""
+    """Writes weights, images, PyTorch's scores and these files, among FILES."""
     import torch
     import torch_models
 
@@ -67,8 +77,64 @@ def prepare(
         scores = network(x)
     np.savez(folder / "weights.npz", **{k: v.numpy() for k, v in network.state_dict().items()})
     np.savez(folder / "images.npz", x=x.numpy(), scores=scores.numpy())
-    if export:
+    if files:
         torch.onnx.export(network, (x,), str(folder / "model.onnx"), dynamo=False)
+    batches = [random_inputs(batch).numpy() for _ in range(max(1, SAMPLES // batch))]
+    for file in files & FILES.keys():
+        FILES[file](model, folder, file, batches)
+
+
+def quantize_by_singa(model: str, folder: Path, file: str, batches: Sequence[np.ndarray]) -> None:
+    from singa import models, tensor
+
+    network = models.create(model)
+    network.compile([tensor.from_numpy(batches[0])], is_train=False)
+    with np.load(folder / "weights.npz") as weights:
+        network.load_torch(dict(weights))
+    network.eval()
+    network.quantize(batches, folder / file, tolerance=float("inf"))  # all layers, as the others do
+
+
+def quantize_by_onnxruntime(
+    model: str, folder: Path, file: str, batches: Sequence[np.ndarray]
+) -> None:
+    from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    source, optimized = str(folder / "model.onnx"), str(folder / "optimized.onnx")
+    session = onnxruntime_session(source)
+    rest = iter([{session.get_inputs()[0].name: batch} for batch in batches])
+
+    class Samples(CalibrationDataReader):
+        def get_next(self) -> dict[str, np.ndarray] | None:
+            return next(rest, None)
+
+    quant_pre_process(source, optimized, skip_symbolic_shape=True)
+    quantize_static(
+        optimized,
+        str(folder / file),
+        Samples(),
+        per_channel=True,
+        activation_type=QuantType.QUInt8,
+        weight_type=QuantType.QInt8,
+    )
+
+
+def quantize_by_nncf(model: str, folder: Path, file: str, batches: Sequence[np.ndarray]) -> None:
+    import nncf
+    import openvino
+
+    network = openvino.Core().read_model(folder / "model.onnx")
+    network = nncf.quantize(network, nncf.Dataset(batches), subset_size=len(batches))
+    openvino.save_model(network, folder / file, compress_to_fp16=False)
+
+
+#: Who writes quantized files, whose names begin with that of the package.
+FILES: dict[str, Callable[[str, Path, str, Sequence[np.ndarray]], None]] = {
+    "singa-int8.onnx": quantize_by_singa,
+    "onnxruntime-int8.onnx": quantize_by_onnxruntime,
+    "nncf-int8.xml": quantize_by_nncf,
+}
 
 
 Step = Callable[[], np.ndarray]  # returns scores
@@ -103,19 +169,23 @@ def singa_onnx_side(args: argparse.Namespace, x: np.ndarray) -> tuple[Step, str]
     from singa import onnx, tensor
 
     singa.set_num_threads(args.threads)
-    network = onnx.load(Path(args.folder, "model.onnx"))
+    network = onnx.load(Path(args.folder, args.file))
     return singa_step(network, tensor.from_numpy(x), args.graph), singa.__version__
+
+
+def onnxruntime_session(file: str, threads: int = 1) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    return onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
 
 
 def onnxruntime_side(args: argparse.Namespace, x: np.ndarray) -> tuple[Step, str]:
     import onnxruntime
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = args.threads
-    options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(
-        f"{args.folder}/model.onnx", options, providers=["CPUExecutionProvider"]
-    )
+    session = onnxruntime_session(f"{args.folder}/{args.file}", args.threads)
     name = session.get_inputs()[0].name
     return lambda: session.run(None, {name: x})[0], onnxruntime.__version__
 
@@ -128,7 +198,10 @@ def openvino_side(args: argparse.Namespace, x: np.ndarray) -> tuple[Step, str]:
         "PERFORMANCE_HINT": "LATENCY",
         "INFERENCE_PRECISION_HINT": "f32",
     }
-    compiled = openvino.compile_model(f"{args.folder}/model.onnx", "CPU", options)
+    core = openvino.Core()
+    network = core.read_model(f"{args.folder}/{args.file}")
+    network.reshape(x.shape)  # singa's file takes any batch
+    compiled = core.compile_model(network, "CPU", options)
     request = compiled.create_infer_request()
     return lambda: request.infer([x], share_inputs=True)[0], openvino.__version__
 
@@ -155,37 +228,57 @@ def torch_side(args: argparse.Namespace, x: np.ndarray) -> tuple[Step, str]:
 
 class Side(NamedTuple):
     """What makes the step of a side, and the modules that it imports, which takes no part in the
-    time of loading."""
+    time of loading. `file` is the one that it reads, of FILES or PyTorch's export."""
 
     make: Callable[[argparse.Namespace, np.ndarray], tuple[Step, str]]
     modules: tuple[str, ...]
+    file: str = ""
+
+    def is_installed(self) -> bool:
+        """Whether the packages are there that run it and that write its file."""
+        names = [self.modules[0].split(".")[0]]
+        names += [self.file.split("-")[0]] if self.file in FILES else []
+        return all(importlib.util.find_spec(name) for name in names)
 
 
 SIDES = {
     "singa": Side(singa_side, ("singa.models",)),
-    "singa-onnx": Side(singa_onnx_side, ("singa.onnx",)),
+    "singa-onnx": Side(singa_onnx_side, ("singa.onnx",), "model.onnx"),
     "singa-other": Side(singa_side, ("singa.models",)),
-    "onnxruntime": Side(onnxruntime_side, ("onnxruntime",)),
-    "openvino": Side(openvino_side, ("openvino",)),
+    "onnxruntime": Side(onnxruntime_side, ("onnxruntime",), "model.onnx"),
+    "openvino": Side(openvino_side, ("openvino",), "model.onnx"),
     "torch": Side(torch_side, ("torch", "torch_models")),
     "torch-channels-last": Side(torch_side, ("torch", "torch_models")),
 }
+INT8_SIDES = {
+    "singa": Side(singa_onnx_side, ("singa.onnx",), "singa-int8.onnx"),
+    "singa-onnx": Side(singa_onnx_side, ("singa.onnx",), "onnxruntime-int8.onnx"),
+    "singa-other": Side(singa_onnx_side, ("singa.onnx",), "singa-int8.onnx"),
+    "onnxruntime": Side(onnxruntime_side, ("onnxruntime",), "onnxruntime-int8.onnx"),
+    "onnxruntime-singa": Side(onnxruntime_side, ("onnxruntime",), "singa-int8.onnx"),
+    "openvino": Side(openvino_side, ("openvino",), "nncf-int8.xml"),
+    "openvino-singa": Side(openvino_side, ("openvino",), "singa-int8.onnx"),
+}
+
+
+def sides_of(int8: bool) -> dict[str, Side]:
+    return INT8_SIDES if int8 else SIDES
 
 
 def child(args: argparse.Namespace) -> dict:
-    """Measures a side. args: side, model, classes, folder, threads, seconds, graph."""
+    """Measures a side. args: side, file, model, classes, folder, threads, seconds, graph, int8."""
     from singa import bench
 
     with np.load(Path(args.folder, "images.npz")) as arrays:
         x, scores = arrays["x"], arrays["scores"]
-    side = SIDES[args.side]
+    side = sides_of(args.int8)[args.side]
     for module in side.modules:
         importlib.import_module(module)
     start = time.perf_counter()
     step, version = side.make(args, x)
     load = time.perf_counter() - start
     difference = float(np.abs(step() - scores).max() / np.abs(scores).max())
-    if not difference <= TOLERANCE:
+    if not difference <= (INT8_TOLERANCE if args.int8 else TOLERANCE):
         raise SystemExit(f"{args.side}: scores differ from PyTorch's by {difference:.2g}")
     start = time.perf_counter()
     count = 0
@@ -205,14 +298,14 @@ def compare(model: str, batch: int, args: argparse.Namespace) -> dict:
     else:
         network = models.create(model)
         shape, classes = network.image_shape, network.num_classes
-    given = {name: getattr(args, name) for name in ("threads", "seconds", "graph")}
+    given = {name: getattr(args, name) for name in ("threads", "seconds", "graph", "int8")}
     with tempfile.TemporaryDirectory() as folder:
-        export = bool({"singa-onnx", "onnxruntime", "openvino"}.intersection(args.sides))
-        prepare(model, classes, shape, batch, Path(folder), export)
+        files = {side: sides_of(args.int8)[side].file for side in args.sides}
+        prepare(model, classes, shape, batch, Path(folder), {*files.values()} - {""})
         given |= {"model": model, "classes": classes, "folder": folder}
         sides = {
             side: harness.Side(
-                harness.command(__file__, side=side, **given),
+                harness.command(__file__, side=side, file=files[side], **given),
                 {"PYTHONPATH": str(args.other)} if side == "singa-other" else None,
             )
             for side in args.sides
@@ -227,6 +320,7 @@ def compare(model: str, batch: int, args: argparse.Namespace) -> dict:
         "batch": batch,
         "threads": args.threads,
         "graph": args.graph,
+        "int8": args.int8,
         "cpu": harness.cpu_name(),
         "sides": results,
     }
@@ -255,13 +349,16 @@ def main() -> None:
         "--models", nargs="+", default=["resnet50", "resnet20_cifar", "lenet"], metavar="NAME"
     )
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 32])
-    parser.add_argument("--sides", nargs="+", choices=SIDES, help="default: all installed ones")
+    parser.add_argument(
+        "--sides", nargs="+", choices={**SIDES, **INT8_SIDES}, help="default: all installed ones"
+    )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=2.0, help="seconds measured per process")
     parser.add_argument("--rounds", type=int, default=2, help="processes per side")
     parser.add_argument(
         "--graph", action="store_true", help="compile singa's model with use_graph=True"
     )
+    parser.add_argument("--int8", action="store_true", help="quantized networks")
     parser.add_argument(
         "--out", type=Path, help="folder for JSON files; runs in it are not repeated"
     )
@@ -269,21 +366,24 @@ def main() -> None:
         "--other", type=Path, help="folder `python` of another build, for singa-other"
     )
     args = parser.parse_args()
+    sides = sides_of(args.int8)
     if not args.sides:
-        sides = [s for s in SIDES if s != "singa-other" or args.other]
         args.sides = [
-            s for s in sides if importlib.util.find_spec(SIDES[s].modules[0].split(".")[0])
+            s for s in sides if (s != "singa-other" or args.other) and sides[s].is_installed()
         ]
+    if unknown := set(args.sides) - sides.keys():
+        without = "with" if args.int8 else "without"
+        parser.error(f"there are no sides {sorted(unknown)} {without} --int8")
     from singa import models
 
-    names = [*models.names(), *IMPORTED]
+    names = [*models.names(), *(() if args.int8 else IMPORTED)]
     if unknown := set(args.models) - set(names):
         parser.error(f"unknown model {sorted(unknown)}; there are {' '.join(names)}")
     print(f"{harness.cpu_name()}, {args.threads} threads")
     everything = []
     for model in args.models:
         for batch in args.batches:
-            mode = "graph" if args.graph else "eager"
+            mode = ("int8-" if args.int8 else "") + ("graph" if args.graph else "eager")
             file = args.out / f"inference-{model}-{batch}-{mode}.json" if args.out else None
             if file and file.exists():
                 result = json.loads(file.read_text())

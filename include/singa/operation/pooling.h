@@ -30,7 +30,9 @@ class SINGA_API PoolingHandle {
 /// Returns {y, saved}. `saved` has the positions of the maxima: int32 with y's shape, (d · height +
 /// h) · width + w within the image. It is empty for averages and if `training` is false. Of equal
 /// values the first is the maximum; NaN is larger than any number. A window without any element of
-/// x has maximum -inf, average 0 and position -1. Raises std::invalid_argument and TypeError.
+/// x has maximum -inf, average 0 and position -1. A maximum takes int8 and uint8 too, on the CPU,
+/// and saves nothing of these; the maximum of nothing is their least number. Raises
+/// std::invalid_argument and TypeError.
 SINGA_API std::vector<Tensor> PoolingForward(const PoolingHandle& handle, const Tensor& x,
                                              bool training = true);
 /// Returns dx. If `saved` is empty, it is recomputed from x.

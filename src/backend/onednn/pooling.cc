@@ -1,6 +1,7 @@
-// Average pooling by oneDNN, in x's layout.
+// Average pooling by oneDNN, in x's layout, and maxima of channels-last bytes.
 
 #include "backend/onednn/engine.h"
+#include "core/layout/channel_lanes.h"
 #include "model/dispatch/kernel.h"
 #include "model/operation/pooling/spec.h"
 #include "model/operation/pooling/windows.h"
@@ -16,7 +17,8 @@ using Backward = dnnl::pooling_backward;
 struct Geometry {
   template <class Spec>
   explicit Geometry(const Spec& spec)
-      : algorithm(spec.mode == PoolMode::kAverageIncludePad
+      : algorithm(spec.mode == PoolMode::kMax ? dnnl::algorithm::pooling_max
+                  : spec.mode == PoolMode::kAverageIncludePad
                       ? dnnl::algorithm::pooling_avg_include_padding
                       : dnnl::algorithm::pooling_avg_exclude_padding),
         dtype(spec.dtype),
@@ -43,9 +45,11 @@ struct Geometry {
 
 Forward::primitive_desc ForwardDesc(const Geometry& g, const memory::desc& x,
                                     const memory::desc& y) {
-  Forward::primitive_desc pd(Engine(), dnnl::prop_kind::forward_training, g.algorithm, x, y,
-                             g.strides, g.kernel, g.dilations, g.before, g.after, ScratchpadAttr(),
-                             true);
+  const auto kind = g.algorithm == dnnl::algorithm::pooling_max
+                        ? dnnl::prop_kind::forward_inference  // keeps no positions
+                        : dnnl::prop_kind::forward_training;
+  Forward::primitive_desc pd(Engine(), kind, g.algorithm, x, y, g.strides, g.kernel, g.dilations,
+                             g.before, g.after, ScratchpadAttr(), true);
   return SkipReference(&pd) ? pd : Forward::primitive_desc();
 }
 
@@ -91,7 +95,13 @@ std::string RefusesAverage(const Spec& spec, const LayoutPtr& layout) {
   return RefusesWindows(spec);
 }
 
-std::string Refuses(const PoolingForwardSpec& spec) { return RefusesAverage(spec, spec.x_layout); }
+std::string Refuses(const PoolingForwardSpec& spec) {
+  if (!spec.of_bytes()) return RefusesAverage(spec, spec.x_layout);
+  if (spec.geometry.batchsize == 0) return "there is nothing to compute";
+  if (LaneTagOf(spec.x_layout, spec.geometry.input_shape(), spec.dtype) != LaneTag::kNhwc)
+    return "its images of bytes are channels-last";
+  return RefusesWindows(spec);
+}
 
 std::string Refuses(const PoolingBackwardSpec& spec) {
   const LayoutPtr& layout = spec.x_layout ? spec.x_layout : spec.dy_layout;

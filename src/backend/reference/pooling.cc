@@ -121,6 +121,26 @@ SINGA_INLINE void ForTaps(const PoolWindows& windows, int64_t od, int64_t oh, co
         body(planes.position(od, kd) * rows.size() + rows.position(oh, kh), kw);
 }
 
+/// The maxima of one image of bytes; of nothing it is the least number of the type.
+template <class T>
+SINGA_MULTI_ISA void MaxOfBytes(const PoolWindows& windows, const T* x, T* y) {
+  const WindowAxis &planes = windows.planes, &rows = windows.rows, &columns = windows.columns;
+  const int64_t count = columns.windows();
+  for (int64_t o = 0; o < planes.windows() * rows.windows(); ++o, y += count) {
+    std::fill_n(y, count, std::numeric_limits<T>::lowest());
+    ForTaps(windows, o / rows.windows(), o % rows.windows(),
+            [&](int64_t row, int64_t kw) SINGA_INLINE_LAMBDA {
+              const T* in = x + row * columns.size();
+              ForWindows(columns, kw,
+                         [&](int64_t first, int64_t n, int64_t at, auto stride)
+                             SINGA_INLINE_LAMBDA {
+                               for (int64_t i = 0; i < n; ++i)
+                                 y[first + i] = std::max(y[first + i], in[at + i * stride]);
+                             });
+            });
+  }
+}
+
 template <class T>
 SINGA_MULTI_ISA void AverageImage(const PoolWindows& windows, const T* x, T* y, double* sum) {
   const WindowAxis &planes = windows.planes, &rows = windows.rows, &columns = windows.columns;
@@ -239,7 +259,20 @@ size_t BackwardWorkspace(const PoolingBackwardSpec& spec) {
   return static_cast<size_t>(spec.geometry.output_shape().Count()) * sizeof(int32_t);
 }
 
+template <class T>
+void ForwardBytes(const PoolingForwardSpec& spec, const Execution& execution) {
+  const PoolWindows windows(spec.geometry, spec.mode);
+  const T* x = execution.in<T>(0);
+  T* y = execution.out<T>(0);
+  ParallelFor(Images(spec.geometry), Grain(windows), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      MaxOfBytes(windows, x + i * windows.input(), y + i * windows.output());
+  });
+}
+
 void RunForward(const PoolingForwardSpec& spec, const Execution& execution) {
+  if (spec.dtype == kInt8) return ForwardBytes<int8_t>(spec, execution);
+  if (spec.dtype == kUInt8) return ForwardBytes<uint8_t>(spec, execution);
   SwitchFloat(spec.dtype, spec.op(), [&]<class T>() { Forward<T>(spec, execution); });
 }
 

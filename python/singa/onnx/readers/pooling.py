@@ -17,6 +17,7 @@ from ...networks.graph import Node
 from ...tensor import Tensor
 from ..values import bounded
 from .movement import reshaped
+from .quantization import is_on_cpu
 from .registry import reads
 from .window import Window
 
@@ -57,7 +58,7 @@ def max_pool(node: Node) -> Compute:
     has_places = len(node.used) > 1 and node.used[1]
 
     def compute(run: Any, x: Tensor) -> Any:
-        if is_float(x.dtype):
+        if is_float(x.dtype) or is_on_cpu(x):
             y = pool(x)
         else:
             y = autograd.cast(pool(autograd.cast(x, tensor.float32)), x.dtype)  # exact

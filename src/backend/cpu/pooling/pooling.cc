@@ -7,6 +7,7 @@ namespace {
 
 template <class Spec>
 std::string Refuses(const Spec& spec) {
+  if (spec.of_bytes()) return "its vectors are of floats";
   return spec.mode == PoolMode::kMax ? RefusesMax(spec) : RefusesAverage(spec);
 }
 

@@ -10,9 +10,17 @@
 namespace singa {
 namespace {
 
+bool IsByte(DType dtype) { return dtype == kInt8 || dtype == kUInt8; }
+
 const Shape& InputShape(const char* op, const Tensor& x) {
   CheckFloat(op, "x", x);
   return x.shape();
+}
+/// The same for an x that may be of bytes, which have maxima on the CPU.
+const Shape& InputShape(const char* op, const Tensor& x, bool is_max) {
+  CheckGiven(op, "x", x);
+  const bool bytes = IsByte(x.data_type()) && x.device()->kind() == DeviceKind::kCpu;
+  return is_max && bytes ? x.shape() : InputShape(op, x);
 }
 
 void CheckMode(const char* op, PoolMode mode) {
@@ -59,8 +67,8 @@ PoolingHandle::PoolingHandle(const Tensor& input, const std::vector<int64_t>& ke
                              const std::vector<int64_t>& stride,
                              const std::vector<int64_t>& padding, bool is_max, bool ceil_mode,
                              bool count_include_pad, const std::vector<int64_t>& dilation)
-    : recorder(PoolRecorder("Pooling", InputShape("Pooling", input), kernel, stride, padding,
-                            dilation, ceil_mode)),
+    : recorder(PoolRecorder("Pooling", InputShape("Pooling", input, is_max), kernel, stride,
+                            padding, dilation, ceil_mode)),
       mode(is_max              ? PoolMode::kMax
            : count_include_pad ? PoolMode::kAverageIncludePad
                                : PoolMode::kAverageExcludePad) {}
@@ -68,8 +76,9 @@ PoolingHandle::PoolingHandle(const Tensor& input, const std::vector<int64_t>& ke
 std::vector<Tensor> PoolingForward(const PoolingHandle& handle, const Tensor& x, bool training) {
   const char* op = "PoolingForward";
   CheckMode(op, handle.mode);
-  const Recorder geometry = GeometryFor(op, handle.recorder, InputShape(op, x));
-  const bool save = training && handle.mode == PoolMode::kMax;
+  const bool is_max = handle.mode == PoolMode::kMax;
+  const Recorder geometry = GeometryFor(op, handle.recorder, InputShape(op, x, is_max));
+  const bool save = training && is_max && !IsByte(x.data_type());
   if (save) CheckPositions(op, geometry);
   return Forward(geometry, handle.mode, x, save);
 }
@@ -128,7 +137,8 @@ Tensor AdaptivePoolBackward(const Tensor& dy, const Shape& x_shape, bool is_max,
 namespace {
 
 /// Fields of both directions. The geometry is one that PoolRecorder or AdaptivePoolRecorder makes.
-void CheckPooling(const PoolingFields& fields, bool saves, const CallChecker& call) {
+/// `bytes`: whether x may be of int8 or uint8.
+void CheckPooling(const PoolingFields& fields, bool saves, bool bytes, const CallChecker& call) {
   const Recorder& g = fields.geometry;
   using Axis = Recorder::Axis;
   call.Require(g.spatial >= 1 && g.spatial <= Recorder::kMostAxes, "images have 1 to 3 axes, not ",
@@ -142,7 +152,7 @@ void CheckPooling(const PoolingFields& fields, bool saves, const CallChecker& ca
           : PoolRecorder(call.op(), g.input_shape(), g.Along(&Axis::kernel), g.Along(&Axis::stride),
                          padding, g.Along(&Axis::dilation), g.ceil_mode);
   call.Require(made == g, "the geometry is not that of a pooling: ", g.ToString());
-  call.RequireFloat("x", fields.dtype);
+  if (!bytes || !fields.of_bytes()) call.RequireFloat("x", fields.dtype);
   call.Require(!saves || fields.mode == PoolMode::kMax, "only a maximum saves positions");
   if (saves) CheckPositions(call.op(), g);
 }
@@ -150,10 +160,10 @@ void CheckPooling(const PoolingFields& fields, bool saves, const CallChecker& ca
 }  // namespace
 
 void PoolingForwardSpec::CheckFields(const CallChecker& call) const {
-  CheckPooling(*this, save, call);
+  CheckPooling(*this, save, mode == PoolMode::kMax && !save && !geometry.adaptive, call);
 }
 void PoolingBackwardSpec::CheckFields(const CallChecker& call) const {
-  CheckPooling(*this, saved, call);
+  CheckPooling(*this, saved, false, call);
 }
 void PoolingBackwardSpec::CheckValues(const CallChecker& call) const {
   if (!saved) return;

@@ -20,6 +20,7 @@ struct PoolingFields {
   LayoutPtr x_layout = nullptr;
 
   int64_t sum_length() const { return geometry.taps(); }
+  bool of_bytes() const { return dtype == kInt8 || dtype == kUInt8; }
   SINGA_FIELDS(geometry, mode, dtype, x_layout);
 };
 

@@ -1,5 +1,9 @@
 #include "singa/operation/pooling.h"
 
+#include "core/layout/channel_lanes.h"
+#include "model/dispatch/kernel.h"
+#include "model/operation/conv/conv_naive.h"
+#include "model/operation/pooling/spec.h"
 #include "singa/core/device.h"
 #include "support.h"
 
@@ -56,6 +60,58 @@ TEST(Pooling, WindowsThatSeeNothing) {
     EXPECT_EQ(Values(PoolingForward(average, x)[0]), Vector({0}));
     EXPECT_EQ(Values(PoolingBackward(average, Full({1, 1, 1, 1}, 1), x, {}, {})), Vector({0}));
   }
+}
+
+TEST(Pooling, MaximaOfBytesAreThoseOfFloats) {
+  Random random(66);
+  for (Preference preference : kImplementations) {
+    PreferenceScope scope(preference);
+    for (int done = 0; done < 60; ++done) {
+      const DType type = random.Coin() ? kInt8 : kUInt8;
+      const int64_t low = type == kInt8 ? -128 : 0;
+      Shape shape = {random.Int(1, 2), random.Int(1, 70)};
+      const int axes = static_cast<int>(random.Int(1, 3));
+      for (int i = 0; i < axes; ++i) shape.push_back(random.Int(3, 9));
+      Vector values(static_cast<size_t>(shape.Count()));
+      for (double& v : values) v = static_cast<double>(random.Int(low, low + 255));
+      Tensor x = FromValues(shape, values, type);
+      const PoolingHandle handle(x, Numbers(random, axes, 2, 3), Numbers(random, axes, 1, 2),
+                                 Numbers(random, axes, 0, 1), true, random.Coin());
+      if (random.Coin()) x = x.ToLayout(LaneLayout(shape, type, LaneTag::kNhwc));
+      SCOPED_TRACE(handle.recorder.ToString());
+      const auto out = PoolingForward(handle, x);
+      ASSERT_EQ(out[0].data_type(), type);
+      ASSERT_TRUE(out[1].empty());
+      ASSERT_EQ(Values(out[0]), Values(PoolingForward(handle, x.AsType(kFloat32))[0]));
+    }
+  }
+}
+
+TEST(Pooling, TheMaximumOfNoBytesIsTheLeastNumber) {
+  const Tensor x = Full({1, 1, 1, 1}, 7, nullptr, kInt8);  // taps at -1 and 1
+  const PoolingHandle handle(x, {1, 2}, {1, 1}, {0, 1}, true, false, false, {1, 2});
+  EXPECT_EQ(Values(PoolingForward(handle, x)[0]), Vector({-128}));
+}
+
+TEST(Pooling, ChannelsLastBytesHaveAKernel) {
+  const Tensor x = Full({2, 16, 9, 9}, 1, nullptr, kUInt8);
+  const PoolingHandle handle(x, {3, 3}, {2, 2}, {1, 1});
+  const LayoutPtr layout = LaneLayout(x.shape(), kUInt8, LaneTag::kNhwc);
+  const PoolingForwardSpec spec{{handle.recorder, PoolMode::kMax, kUInt8, layout}, false};
+  const Kernel* kernel = FindKernel<PoolingForwardSpec>("onednn");
+  if (!kernel) GTEST_SKIP() << "this build has no oneDNN";
+  const PlanOrReason plan = kernel->Make(spec);
+  ASSERT_TRUE(plan) << plan.reason();
+  EXPECT_TRUE(SameLayout(plan.plan()->output_layout(0),
+                         LaneLayout(handle.recorder.output_shape(), kUInt8, LaneTag::kNhwc)));
+}
+
+TEST(Pooling, MeansOfBytesAreRefused) {
+  const Tensor x = Full({1, 1, 4, 4}, 1, nullptr, kUInt8);
+  EXPECT_ERROR(TypeError, "x must be of a float type",
+               PoolingHandle(x, {2, 2}, {2, 2}, {0, 0}, false));
+  const PoolingHandle mean(Full({1, 1, 4, 4}, 1), {2, 2}, {2, 2}, {0, 0}, false);
+  EXPECT_ERROR(TypeError, "x must be of a float type", PoolingForward(mean, x));
 }
 
 TEST(Pooling, HandleServesOtherSizesAndEmptyBatches) {

@@ -30,9 +30,12 @@ SINGA_API Tensor QuantizedConv(const Tensor& x, const Tensor& W, const Tensor& x
                                const ConvHandle& handle, DType type, bool relu = false);
 
 /// Product of x (..., k) with W (k, n), by the rules of QuantizedConv; scale and b are (n).
+/// y_scale, which may be empty and is for int8 and uint8 only, has one element of float32, by which
+/// what is rounded is divided. With `gelu`, which excludes `relu`, that is GELU of sum·scale + b.
 SINGA_API Tensor QuantizedMatMul(const Tensor& x, const Tensor& W, const Tensor& x_zero,
                                  const Tensor& scale, const Tensor& b, const Tensor& y_zero,
-                                 DType type, bool relu = false);
+                                 DType type, bool relu = false, bool gelu = false,
+                                 const Tensor& y_scale = Tensor());
 
 /// Whether QuantizedConv and QuantizedMatMul have kernels that multiply bytes on this device. Where
 /// they have not, products of floats are faster.

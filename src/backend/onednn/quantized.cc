@@ -40,11 +40,11 @@ dnnl::primitive_attr Attributes(const QuantizedFields& fields, int scales) {
   if (fields.has_x_zero) attr.set_zero_points_mask(DNNL_ARG_SRC, 0);
   if (fields.has_scale()) attr.set_scales_mask(DNNL_ARG_WEIGHTS, scales);
   if (fields.has_y_zero) attr.set_zero_points_mask(DNNL_ARG_DST, 0);
-  if (fields.relu) {
-    dnnl::post_ops after;
-    after.append_eltwise(dnnl::algorithm::eltwise_relu, 0, 0);
-    attr.set_post_ops(after);
-  }
+  if (fields.has_y_scale) attr.set_scales_mask(DNNL_ARG_DST, 0);
+  dnnl::post_ops after;
+  if (fields.relu) after.append_eltwise(dnnl::algorithm::eltwise_relu, 0, 0);
+  if (fields.gelu) after.append_eltwise(dnnl::algorithm::eltwise_gelu_erf, 0, 0);
+  attr.set_post_ops(after);
   return attr;
 }
 
@@ -73,6 +73,9 @@ PlanPtr PlanOf(const QuantizedFields& fields, const char* op,
   if (fields.has_bias) inputs.push_back({DNNL_ARG_BIAS, bias, nullptr});
   if (fields.has_y_zero)
     inputs.push_back({DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_DST, zero, nullptr});
+  if (fields.has_y_scale)
+    inputs.push_back(
+        {DNNL_ARG_ATTR_SCALES | DNNL_ARG_DST, vector(1, memory::data_type::f32), nullptr});
   return std::make_shared<PrimitivePlan>(op, pd, Primitive(pd), std::move(inputs),
                                          std::vector<Argument>{std::move(y)});
 }

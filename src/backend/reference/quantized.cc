@@ -9,6 +9,7 @@
 #include "core/device/parallel.h"
 #include "core/tensor/dtype_switch.h"
 #include "model/dispatch/kernel.h"
+#include "model/formula/unary.h"
 #include "model/operation/quantized/spec.h"
 
 namespace singa::reference {
@@ -33,7 +34,7 @@ decltype(auto) SwitchByte(DType dtype, F&& f) {
 /// The arguments of a product behind x and W.
 struct Rest {
   int32_t x_zero = 0;
-  double y_zero = 0;
+  double y_zero = 0, y_scale = 1;
   const float* scale = nullptr;
   const float* bias = nullptr;
 
@@ -42,7 +43,8 @@ struct Rest {
     if (fields.has_x_zero) x_zero = execution.in<int32_t>(next++)[0];
     if (fields.has_scale()) scale = execution.in<float>(next++);
     if (fields.has_bias) bias = execution.in<float>(next++);
-    if (fields.has_y_zero) y_zero = execution.in<int32_t>(next)[0];
+    if (fields.has_y_zero) y_zero = execution.in<int32_t>(next++)[0];
+    if (fields.has_y_scale) y_scale = execution.in<float>(next)[0];
   }
 };
 
@@ -55,6 +57,7 @@ void WriteResults(const QuantizedFields& fields, const Rest& rest, const uint32_
     const int64_t c = channel(i);
     const double sum = static_cast<int32_t>(sums[i]);
     const double y = sum * rest.scale[c] + (rest.bias ? rest.bias[c] : 0.0);
+    if (fields.gelu) return formula::Unary(UnaryOp::kGelu, y, 0.0, 0.0);
     return fields.relu ? std::max(y, 0.0) : y;
   };
   if (fields.y_type == kInt32) {
@@ -65,7 +68,7 @@ void WriteResults(const QuantizedFields& fields, const Rest& rest, const uint32_
   } else {
     SwitchByte(fields.y_type, [&]<class Y>() {
       Y* y = execution.out<Y>(0) + first;
-      for (int64_t i = 0; i < n; ++i) y[i] = Quantized<Y>(value(i), rest.y_zero);
+      for (int64_t i = 0; i < n; ++i) y[i] = Quantized<Y>(value(i) / rest.y_scale, rest.y_zero);
     });
   }
 }

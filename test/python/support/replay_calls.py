@@ -70,6 +70,8 @@ def quantized() -> None:
     wrap.QuantizedConv(x, w, None, None, None, None, handle, wrap.kInt32)
     rows, w = integers(3, 4, most=200, dtype="uint8"), integers(4, 6, dtype="int8")
     wrap.QuantizedMatMul(rows, w, zero, scale, None, None, wrap.kFloat32)
+    wrap.QuantizedMatMul(rows, w, zero, scale, b, zero, wrap.kInt8, False, True, make(1))
+    wrap.PoolingForward(wrap.PoolingHandle(x, [2, 2], [2, 2], [0, 0]), x)
     wrap.QuantizedSum([y, y], [make(1)] * 2, [zero, None], make(1), zero, wrap.kInt8, True)
     wrap.QuantizedSum([y], [None], [None], None, None, wrap.kFloat32)
 

@@ -128,6 +128,12 @@ CALLS = {
         " integers(4, 6, dtype='int8'), integers(1, dtype='int32'), make(6), None, None,"
         " wrap.kFloat32)",
     ),
+    "GELU of a product of bytes": (
+        "QuantizedMatMulSpec",
+        "wrap.QuantizedMatMul(integers(3, 4, most=200, dtype='uint8'),"
+        " integers(4, 6, dtype='int8'), None, make(6), make(6, seed=1), None, wrap.kUInt8, False,"
+        " True, make(1))",
+    ),
     "batch norm": (
         "BatchNormForwardSpec",
         "wrap.BatchNormForwardTraining(wrap.BatchNormHandle(0.1, make(4, 5, 3, 3)),"

@@ -27,7 +27,10 @@ void CheckTypes(const char* op, const QuantizedFields& f) {
   Check<TypeError>(f.is_rounded() || f.y_type == kInt32 || f.y_type == kFloat32, op,
                    "the result must be int8, uint8, int32 or float32, got ", DTypeName(f.y_type));
   Check(!f.has_y_zero || f.is_rounded(), op, "y_zero is for int8 and uint8 only");
-  Check(f.has_scale() || (!f.has_bias && !f.relu), op, "a result of int32 takes no bias and ReLU");
+  Check(f.has_scale() || (!f.has_bias && !f.relu && !f.gelu), op,
+        "a result of int32 takes no bias, ReLU and GELU");
+  Check(!f.relu || !f.gelu, op, "takes ReLU or GELU, not both");
+  Check(!f.has_y_scale || f.is_rounded(), op, "y_scale is for int8 and uint8 only");
 }
 
 /// The checks of a product that Call does not make. Fills the fields.
@@ -56,11 +59,12 @@ Tensor QuantizedConv(const Tensor& x, const Tensor& W, const Tensor& x_zero, con
   spec.geometry = GeometryFor(spec.op(), handle.recorder, x.shape());
   spec.geometry.bias = false;
   CheckProduct(spec.op(), x, x_zero, scale, b, y_zero, type, relu, &spec);
-  return Call(spec, {x, W, x_zero, scale, b, y_zero}, {.zeros = x.size() == 0});
+  return Call(spec, {x, W, x_zero, scale, b, y_zero, Tensor()}, {.zeros = x.size() == 0});
 }
 
 Tensor QuantizedMatMul(const Tensor& x, const Tensor& W, const Tensor& x_zero, const Tensor& scale,
-                       const Tensor& b, const Tensor& y_zero, DType type, bool relu) {
+                       const Tensor& b, const Tensor& y_zero, DType type, bool relu, bool gelu,
+                       const Tensor& y_scale) {
   auto spec = CurrentSpec<QuantizedMatMulSpec>();
   CheckGiven(spec.op(), "x", x);
   CheckGiven(spec.op(), "W", W);
@@ -71,9 +75,12 @@ Tensor QuantizedMatMul(const Tensor& x, const Tensor& W, const Tensor& x_zero, c
   spec.rows = x.shape().Count(0, x.rank() - 1);
   spec.length = W.shape()[0];
   spec.outputs = W.shape()[1];
+  CheckNumber(spec.op(), "y_scale", y_scale, kFloat32, x);
+  spec.gelu = gelu;
+  spec.has_y_scale = !y_scale.empty();
   CheckProduct(spec.op(), x, x_zero, scale, b, y_zero, type, relu, &spec);
   const Tensor rows = x.Reshape({spec.rows, spec.length});
-  return Call(spec, {rows, W, x_zero, scale, b, y_zero}, {.zeros = y_shape.Count() == 0})
+  return Call(spec, {rows, W, x_zero, scale, b, y_zero, y_scale}, {.zeros = y_shape.Count() == 0})
       .Reshape(y_shape);
 }
 

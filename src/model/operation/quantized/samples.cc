@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "model/dispatch/spot/sampler.h"
+#include "model/formula/unary.h"
 #include "model/operation/conv/conv_sums.h"
 #include "model/operation/quantized/spec.h"
 
@@ -28,8 +29,13 @@ void Finish(const QuantizedFields& fields, const spot::Sampler& sampler, int64_t
   place->Scale(sampler.Value(next++, {output}));
   if (fields.has_bias) place->Add(sampler.Value(next++, {output}));
   if (fields.relu) place->Relu();
+  if (fields.gelu) {
+    place->value = formula::Unary(UnaryOp::kGelu, place->value, 0.0, 0.0);
+    place->magnitude *= 1.13;  // its largest slope
+  }
   if (!fields.is_rounded()) return;
-  const double zero = fields.has_y_zero ? sampler.First(next) : 0;
+  const double zero = fields.has_y_zero ? sampler.First(next++) : 0;
+  if (fields.has_y_scale) place->Scale(1 / sampler.First(next));
   const double low = fields.y_type == kInt8 ? -128 : 0;
   place->value = std::clamp(std::nearbyint(place->value) + zero, low, low + 255);
 }

@@ -21,6 +21,8 @@ struct QuantizedFields {
   bool has_bias = false;
   bool has_y_zero = false;
   bool relu = false;
+  bool gelu = false;
+  bool has_y_scale = false;
   bool plain = false;  ///< images stay row-major
   int threads = 1;     ///< the workspace has room for this many
 
@@ -30,7 +32,8 @@ struct QuantizedFields {
   /// For OPCHECK: where a sum lies between two integers, rounding errors decide.
   std::vector<Tensor> MagnitudesOf(const Shape& y) const;
 
-  SINGA_FIELDS(x_type, y_type, has_x_zero, has_bias, has_y_zero, relu, plain, threads);
+  SINGA_FIELDS(x_type, y_type, has_x_zero, has_bias, has_y_zero, relu, gelu, has_y_scale, plain,
+               threads);
 
  protected:
   void VisitAs(ArgumentVisitor& visit, const Shape& x, const Shape& W, int64_t outputs,
@@ -41,6 +44,7 @@ struct QuantizedFields {
     visit.Input("scale", {outputs}, kFloat32, {.left_out = !has_scale()});
     visit.Input("b", {outputs}, kFloat32, {.left_out = !has_bias});
     visit.Input("y_zero", {1}, kInt32, {.left_out = !has_y_zero, .flat = true});
+    visit.Input("y_scale", {1}, kFloat32, {.left_out = !has_y_scale, .flat = true});
     visit.Output("y", y, y_type);
   }
   void CheckAs(const CallChecker& call, const Shape& x, const Shape& W, const Shape& y) const;

@@ -34,7 +34,8 @@ double Step(double value, double zero, DType dtype) {
 struct Case {
   DType x_type, y_type;
   double x_zero, y_zero = 0;
-  bool relu;
+  bool relu, gelu = false;
+  double y_scale = 1;
   Vector x, w, scale, bias, sums;
 
   Case(Random& random, int64_t x_size, int64_t w_size, int64_t outputs, int64_t y_size,
@@ -81,7 +82,9 @@ struct Case {
       if (y_type != kInt32) {
         const double term = expected * scale[c], shift = bias.empty() ? 0 : bias[c];
         expected = relu ? std::max(term + shift, 0.0) : term + shift;
-        allowed = y_type == kFloat32 ? 1e-6 * (std::abs(term) + std::abs(shift)) : exact ? 0 : 1;
+        if (gelu) expected *= std::erfc(-expected / std::sqrt(2.0)) / 2;
+        expected /= y_scale;
+        allowed = y_type == kFloat32 ? 2e-6 * (std::abs(term) + std::abs(shift)) : exact ? 0 : 1;
         if (y_type != kFloat32) expected = Step(expected, y_zero, y_type);
       }
       ASSERT_LE(std::abs(found[i] - expected), allowed)
@@ -170,13 +173,17 @@ TEST_P(QuantizedTest, RandomProducts) {
           c.sums[static_cast<size_t>(i * outputs + j)] +=
               (c.x[static_cast<size_t>(i * length + k)] - c.x_zero) *
               c.w[static_cast<size_t>(k * outputs + j)];
+    c.gelu = c.y_type != kInt32 && !c.relu && random.Coin();
+    if (c.y_type == kInt8 || c.y_type == kUInt8)
+      c.y_scale = random.Coin() ? static_cast<float>(random.Real(0.5, 2)) : 1;
     const Shape shape = rows % 2 ? Shape{rows} : Shape{2, rows / 2};
     Shape x = shape, y = shape;
     x.push_back(length);
     y.push_back(outputs);
     const Tensor result = QuantizedMatMul(
         FromValues(x, c.x, c.x_type), FromValues({length, outputs}, c.w, kInt8), c.x_zero_tensor(),
-        Case::Row(c.scale), Case::Row(c.bias), c.y_zero_tensor(), c.y_type, c.relu);
+        Case::Row(c.scale), Case::Row(c.bias), c.y_zero_tensor(), c.y_type, c.relu, c.gelu,
+        c.y_scale == 1 ? Tensor() : Number(c.y_scale, kFloat32));
     c.Check(result, y, [&](int64_t i) { return i % outputs; });
     if (testing::Test::HasFatalFailure()) return;
   }
@@ -256,6 +263,14 @@ TEST(Quantized, Errors) {
   ExpectError<TypeError>(conv(x, w, scale, scale, kUInt8), "y_zero must be int32");
   EXPECT_ERROR(std::invalid_argument, "x must be (..., k) and W (k, n)",
                QuantizedMatMul(x, w, {}, scale, {}, {}, kUInt8));
+  const Tensor rows = Full({2, 3}, 1, nullptr, kUInt8), V = Full({3, 6}, 1, nullptr, kInt8);
+  EXPECT_ERROR(std::invalid_argument, "takes ReLU or GELU, not both",
+               QuantizedMatMul(rows, V, {}, scale, {}, {}, kUInt8, true, true));
+  EXPECT_ERROR(std::invalid_argument, "takes no bias, ReLU and GELU",
+               QuantizedMatMul(rows, V, {}, {}, {}, {}, kInt32, false, true));
+  EXPECT_ERROR(
+      std::invalid_argument, "y_scale is for int8 and uint8 only",
+      QuantizedMatMul(rows, V, {}, scale, {}, {}, kFloat32, false, true, Number(1, kFloat32)));
   EXPECT_ERROR(std::invalid_argument, "as many scales and zeros",
                QuantizedSum({x, x}, {{}}, {{}}, {}, {}, kUInt8));
   EXPECT_ERROR(std::invalid_argument, "must have shape",

@@ -255,7 +255,14 @@ class Patterns(Fusion):
         return None
 
     def _gelu(self, i: int) -> bool:
-        """x · (1 + erf(x / √2)) · 1/2, whichever two factors are multiplied first."""
+        x, steps = self.gelu_at(i)
+        if not steps:
+            return False
+        return self.merge(steps, self.step(steps[1]), [x], _gelu(self.apart(steps, [x])))
+
+    def gelu_at(self, i: int) -> tuple[str, list[int]]:
+        """x and the steps of x · (1 + erf(x / √2)) · 1/2, whichever two factors are multiplied
+        first; no steps if the product i is something else."""
         operands = self.operands(i)
         for first, last in (operands, operands[::-1]):
             product = self.only(first, "mul")
@@ -263,11 +270,8 @@ class Patterns(Fusion):
                 continue
             for x, a, b in itertools.permutations((*self.operands(product), last)):
                 if self.number(a) == 0.5 and (steps := self._normal(x, b)):
-                    steps = [*steps, product, i]
-                    return self.merge(
-                        steps, self.step(steps[1]), [x], _gelu(self.apart(steps, [x]))
-                    )
-        return False
+                    return str(x), [*steps, product, i]
+        return "", []
 
     def _normal(self, x: str | float, value: str | float) -> list[int]:
         """The steps of 1 + erf(x / √2); none if the value is something else."""

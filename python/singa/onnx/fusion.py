@@ -96,13 +96,17 @@ _KINDS = {
     "DequantizeLinear": "dequantize",
     "Div": "div",
     "Erf": "erf",
+    "Flatten": "flatten",
     "Gemm": "gemm",
     "Less": "less",
     "MatMul": "matmul",
+    "MaxPool": "max_pool",
     "Mul": "mul",
     "Pad": "pad",
     "QuantizeLinear": "quantize",
     "Sigmoid": "sigmoid",
+    "Squeeze": "squeeze",
+    "Unsqueeze": "unsqueeze",
     "Where": "where",
     **{row.op: name for name, row in OF_NORM.items()},
 }
@@ -112,7 +116,11 @@ def _clip(fusion: OnnxFusion, node: Node) -> Part | None:
     limits = [node.attributes.get(key) for key in ("min", "max")]
     if len(node.inputs) == 3:
         limits = [fusion.number(limit) for limit in node.inputs[1:]]
-    return Part("relu6", node.inputs[:1]) if limits == [0, 6] else None
+    if limits == [0, 6]:
+        return Part("relu6", node.inputs[:1])
+    low, high = limits
+    known = low is not None and high is not None
+    return Part("clip", node.inputs[:1], {"limits": (low, high)}) if known else None
 
 
 def _swish(fusion: OnnxFusion, node: Node) -> Part | None:
@@ -127,6 +135,11 @@ def _hard_sigmoid(fusion: OnnxFusion, node: Node) -> Part | None:
 
 def _transpose(fusion: OnnxFusion, node: Node) -> Part:
     return Part("permute", node.inputs, {"order": node.attributes.get("perm")})
+
+
+def _gelu(fusion: OnnxFusion, node: Node) -> Part | None:
+    exact = node.attributes.get("approximate", "none") == "none"
+    return Part("gelu", node.inputs) if exact else None
 
 
 def _layer_norm(fusion: OnnxFusion, node: Node) -> Part:
@@ -150,6 +163,7 @@ def _reshaped(node: Node, given: tuple[int, ...], lengths: Sequence[Any]) -> tup
 
 _SPECIAL: dict[str, Callable[[OnnxFusion, Node], Part | None]] = {
     "Clip": _clip,
+    "Gelu": _gelu,
     "HardSigmoid": _hard_sigmoid,
     "LayerNormalization": _layer_norm,
     "Reshape": _reshape,

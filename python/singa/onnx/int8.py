@@ -1,9 +1,12 @@
 """Quantized layers as operations on integers.
 
-    DequantizeLinear → Conv, Gemm or MatMul → Relu → QuantizeLinear
-    DequantizeLinear → Add → Relu → QuantizeLinear
+    DequantizeLinear → Conv → Relu or Clip → QuantizeLinear
+    DequantizeLinear → Gemm, or MatMul → Add of a vector → Relu, Clip or Gelu → QuantizeLinear
+    DequantizeLinear → Add → Relu or Clip → QuantizeLinear
+    DequantizeLinear → MaxPool, Reshape, Transpose ... → QuantizeLinear, with the same scale
 
-ReLU may be missing, behind a layer also QuantizeLinear. A layer becomes one product of bytes where
+What follows a layer may be missing, also QuantizeLinear; so may ReLU and Clip behind a sum. A
+layer becomes one product of bytes where
 the processor multiplies them (`singa_wrap.ComputesInt8`): its weights stay in int8, its sums are
 int32, and no value is written as floats. A sum becomes one operation on any CPU. In training, and
 on other devices, the nodes are computed one after the other.
@@ -11,9 +14,10 @@ on other devices, the nodes are computed one after the other.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -28,29 +32,87 @@ from .readers.quantization import is_on_cpu, quantized_sum
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..networks.fusion import Fusion
+    from ..networks.fusion import Fusion, Part
     from ..networks.network import CompiledNode, Execution
+    from ..networks.patterns import Patterns
 
     Array = NDArray[Any]
 
 _BYTES = frozenset({"int8", "uint8"})
+#: Steps whose results are elements of the first input.
+_CHOOSING = ("flatten", "max_pool", "permute", "reshape", "squeeze", "unsqueeze")
 
 
-def fuse(fusion: Fusion) -> None:
+def fuse(fusion: Patterns) -> None:
     """Merges the quantized layers and sums of a graph."""
     for i in range(len(fusion.steps)):
-        if fusion.is_one(i, "quantize"):
-            to = _parameters(fusion, i)
-            name = fusion.step(i).node.inputs[0]
-            relu = fusion.only(name, "relu")
-            if relu is not None:
-                name = fusion.step(relu).node.inputs[0]
-            layer = fusion.only(name, "conv", "gemm", "matmul", "add")
-            if to is not None and layer is not None:
-                _merge(fusion, layer, [layer, *([] if relu is None else [relu]), i], to)
-    for i in range(len(fusion.steps)):
-        if fusion.is_one(i, "conv", "gemm", "matmul"):
-            _merge(fusion, i, [i], None)
+        if not fusion.is_one(i, "quantize"):
+            continue
+        to = _parameters(fusion, i)
+        name = fusion.step(i).node.inputs[0]
+        if to is None or _move(fusion, name, to):
+            continue
+        name, behind, function = _function(fusion, name, to)
+        uses = 2 if len(behind) > 1 else 1  # GELU's own steps read it twice
+        lead = _lead(fusion, name, uses, "conv", "gemm", "matmul", "add")
+        if lead is not None and function is not None:
+            _merge(fusion, lead, [*lead.steps, *behind, i], to, function)
+    for kinds in (("add",), ("conv", "gemm", "matmul")):
+        for i in range(len(fusion.steps)):
+            if fusion.is_one(i, *kinds):
+                lead = _lead_of(fusion, i)
+                _merge(fusion, lead, lead.steps, None)
+
+
+class _Lead(NamedTuple):
+    """A layer or a sum: its first step, all its steps, and the names of what they read."""
+
+    at: int
+    steps: Sequence[int]
+    inputs: Sequence[str]
+
+
+def _lead(fusion: Fusion, name: str, uses: int, *kinds: str) -> _Lead | None:
+    """The layer or sum that makes a value which is read `uses` times."""
+    i = fusion.only(name, *kinds, uses=uses)
+    return None if i is None else _lead_of(fusion, i)
+
+
+def _lead_of(fusion: Fusion, i: int) -> _Lead:
+    """The layer or sum that ends with step i. The sum of a product and a vector is a layer."""
+    node = fusion.step(i).node
+    if fusion.is_one(i, "add"):
+        for product, bias in (node.inputs, node.inputs[::-1]):
+            at = fusion.only(product, "matmul")
+            if at is not None and _is_vector(fusion, node, bias, 2):
+                return _Lead(at, [at, i], [*fusion.step(at).node.inputs, bias])
+    return _Lead(i, [i], node.inputs)
+
+
+def _function(fusion: Patterns, name: str, to: _Parameters) -> tuple[str, list[int], str | None]:
+    """What stands between a layer and the step that quantizes the value `name`: the layer's result,
+    the steps, and their function: "relu", "gelu", "" for none; None if it cannot be merged."""
+    at = fusion.only(name, "relu", "relu6", "clip", "gelu", "mul")
+    if at is None:
+        return name, [], ""
+    if fusion.is_one(at, "mul"):
+        x, steps = fusion.gelu_at(at)
+        return (x, steps, "gelu") if steps else (name, [], None)
+    x = fusion.step(at).node.inputs[0]
+    return x, [at], "gelu" if fusion.is_one(at, "gelu") else _limit(fusion.part(at), to)
+
+
+def _limit(part: Part, to: _Parameters) -> str | None:
+    """What is left of ReLU or Clip before numbers are quantized, whose range often limits them as
+    well: "" or "relu"; None if it is no ReLU and the range is wider."""
+    low, high = part.options.get("limits", (0.0, 6.0 if part.kind == "relu6" else math.inf))
+    least, most = np.array([low, high], np.float32) / np.float32(to.scale)
+    lowest, highest = np.iinfo(to.kind).min - to.zero, np.iinfo(to.kind).max - to.zero
+    if np.rint(most) < highest:
+        return None
+    if np.rint(least) <= lowest:
+        return ""
+    return "relu" if low == 0 else None
 
 
 @dataclass(frozen=True)
@@ -94,24 +156,55 @@ def _integers(fusion: Fusion, name: str) -> _Parameters | None:
     return None if i is None else _parameters(fusion, i)
 
 
-def _merge(fusion: Fusion, at: int, chain: Sequence[int], to: _Parameters | None) -> None:
-    """Merges the layer or sum `at` with the other steps of its chain, where they fit."""
-    lead = fusion.step(at)
-    relu = any(fusion.is_one(i, "relu") for i in chain)
-    make = _sum if lead.node.op == "Add" else _product
-    made = make(fusion, lead.node, to, relu)
-    if made is None:
-        return
-    read, compute = made
-    steps = [fusion.step(i) for i in (*read, *chain)]
-    compute.set_steps(steps, fusion.constants)
-    for name in lead.node.inputs:
+def _merge(
+    fusion: Fusion,
+    lead: _Lead,
+    chain: Sequence[int],
+    to: _Parameters | None,
+    function: str = "",
+) -> None:
+    """Merges a layer or sum with the other steps of its chain, where they fit."""
+    first = fusion.step(lead.at)
+    make = _sum if first.node.op == "Add" else _product
+    made = make(fusion, first.node, lead.inputs, to, function)
+    if made is not None:
+        _replace(fusion, chain, first, lead.inputs, *made)
+
+
+def _replace(
+    fusion: Fusion,
+    chain: Sequence[int],
+    lead: CompiledNode,
+    inputs: Sequence[str],
+    read: Sequence[int],
+    compute: _Chain,
+) -> None:
+    """Puts `compute` in the place of the steps of a chain, and of those that dequantize its
+    inputs, `read`, where nothing else needs these."""
+    compute.set_steps([fusion.step(i) for i in (*read, *sorted(chain))], fusion.constants)
+    for name in inputs:
         i = _dequantized(fusion, name)
-        if i in read:
+        if i is not None and i in read:
             fusion.uses[name] -= 1
             if not fusion.uses[name]:
                 fusion.steps[i] = None
     fusion.merge(chain, lead, compute.inputs, compute, f"Quantized{lead.node.op}")
+
+
+def _move(fusion: Fusion, name: str, to: _Parameters) -> bool:
+    """Merges a step that chooses among the elements of x, where x and the result `name` are
+    quantized alike."""
+    at = fusion.only(name, *_CHOOSING)
+    if at is None:
+        return False
+    lead = fusion.step(at)
+    x = _integers(fusion, lead.node.inputs[0])
+    if x is None or x.value in fusion.constants:
+        return False
+    if (x.scale, x.zero, x.kind) != (to.scale, to.zero, to.kind):
+        return False
+    _replace(fusion, [at, to.step], lead, lead.node.inputs[:1], [x.step], _Moved(x, lead.node))
+    return True
 
 
 class _Chain:
@@ -154,22 +247,42 @@ class _Chain:
         return result
 
 
+class _Moved(_Chain):
+    """A maximum, or a step that moves elements, of integers."""
+
+    def __init__(self, x: _Parameters, node: Node) -> None:
+        self.x, self.node = x, node
+
+    def together(self, run: Execution, values: Mapping[str, Tensor]) -> Tensor | None:
+        x = values[self.x.value]
+        if x.dtype.name != self.x.kind:
+            return None
+        step = [step for step in self.steps if step.node is self.node]
+        made: Tensor = self.apart(run, step, {**values, self.node.inputs[0]: x})
+        return made
+
+
 # Convolutions and matrix products.
 
 
 def _product(
-    fusion: Fusion, node: Node, to: _Parameters | None, relu: bool
+    fusion: Fusion, node: Node, inputs: Sequence[str], to: _Parameters | None, function: str
 ) -> tuple[list[int], _Chain] | None:
     """The steps that dequantize what a layer reads, and the function that computes it."""
     x, at = _integers(fusion, node.inputs[0]), _dequantized(fusion, node.inputs[1])
     if x is None or at is None or x.value in fusion.constants:
         return None
-    weight, bias = fusion.step(at), node.inputs[2] if node.has(2) else ""
+    if node.op == "Conv" and function == "gelu":
+        return None
+    weight, bias = fusion.step(at), inputs[2] if len(inputs) > 2 else ""
     read = [x.step, at]
     if bias and (i := _dequantized(fusion, bias)) is not None:
         read.append(i)
-    elif bias and (bias in fusion.makers or not _is_vector(fusion, node, bias)):
-        return None
+    elif bias:
+        # That of MatMul comes from the step behind it; _lead_of has looked at it.
+        is_vector = node.op == "MatMul" or _is_vector(fusion, node, bias)
+        if bias in fusion.makers or not is_vector:
+            return None
     axis = 0 if node.op == "Conv" else 1
     plain = [node.attributes.get(name, 1) for name in ("alpha", "beta")] == [1, 1]
     if node.op == "Gemm":
@@ -181,14 +294,18 @@ def _product(
         return None
     if node.op == "Gemm" and not axis:
         W = np.ascontiguousarray(W.T)
-    return list(dict.fromkeys(read)), _Product(node, x, weight.node, W, bias, to, relu)
+    return list(dict.fromkeys(read)), _Product(node, x, weight.node, W, bias, to, function)
 
 
-def _is_vector(fusion: Fusion, node: Node, name: str) -> bool:
-    """Whether a value has one axis."""
+def _is_vector(fusion: Fusion, node: Node, name: str, least: int = 0) -> bool:
+    """Whether an input of a node has one axis, with at least so many elements."""
     array = fusion.constants.get(name)
     shape = node.shape_of(name) if array is None else array.shape
-    return shape is not None and len(shape) == 1
+    return (
+        shape is not None
+        and len(shape) == 1
+        and (not least or (isinstance(shape[0], int) and shape[0] >= least))
+    )
 
 
 def _weight(fusion: Fusion, node: Node, axis: int) -> Array | None:
@@ -226,10 +343,10 @@ class _Product(_Chain):
         W: Array,
         bias: str,
         to: _Parameters | None,
-        relu: bool,
+        function: str,
     ) -> None:
         self.node, self.x, self.weight, self.W, self.bias = node, x, weight, W, bias
-        self.to, self.relu = to, relu
+        self.to, self.function = to, function
         self.handle: Any = handles_of(node) if node.op == "Conv" else None
 
     def together(self, run: Execution, values: Mapping[str, Tensor]) -> Tensor | None:
@@ -237,7 +354,8 @@ class _Product(_Chain):
         if x.dtype.name != self.x.kind or not singa_wrap.ComputesInt8(x.device):
             return None
         outputs = self.W.shape[0 if self.handle else 1]
-        to_scale = self.to.scale if self.to else 1.0
+        gelu = self.function == "gelu"  # of the sums as they are; all else commutes with scales
+        to_scale = self.to.scale if self.to and not gelu else 1.0
         scale = self._vector(run, values, self.weight.inputs[1], self.x.scale / to_scale, outputs)
         bias = None
         if self.bias:
@@ -256,16 +374,23 @@ class _Product(_Chain):
         ]
         if self.handle:
             handle = self.handle(x, W, False)
-            y = singa_wrap.QuantizedConv(*arguments, handle, kind, self.relu)
+            y = singa_wrap.QuantizedConv(*arguments, handle, kind, self.function == "relu")
         else:
-            y = singa_wrap.QuantizedMatMul(*arguments, kind, self.relu)
+            y_scale = (
+                self._number(run, "scale", self.to.scale, "float32") if gelu and self.to else None
+            )
+            relu = self.function == "relu"
+            y = singa_wrap.QuantizedMatMul(*arguments, kind, relu, gelu, y_scale)
         return Tensor(data=y, requires_grad=False)
 
     def _zero(self, run: Execution, value: _Parameters | None) -> Any:
         if value is None or not value.zero:
             return None
-        key = (self.node.name, value.value, "zero")
-        return run.tensor(run.made(key, lambda: np.array([value.zero], np.int32))).data
+        return self._number(run, value.value, value.zero, "int32")
+
+    def _number(self, run: Execution, name: str, number: float, kind: str) -> Any:
+        key = (self.node.name, name, kind)
+        return run.tensor(run.made(key, lambda: np.array([number], kind))).data
 
     def _vector(
         self, run: Execution, values: Mapping[str, Tensor], name: str, factor: float, outputs: int
@@ -291,14 +416,14 @@ class _Product(_Chain):
 
 
 def _sum(
-    fusion: Fusion, node: Node, to: _Parameters | None, relu: bool
+    fusion: Fusion, node: Node, inputs: Sequence[str], to: _Parameters | None, function: str
 ) -> tuple[list[int], _Chain] | None:
     """The steps that dequantize what is added, and the function that computes the sum."""
-    terms = [_integers(fusion, name) for name in node.inputs]
+    terms = [_integers(fusion, name) for name in inputs]
     read = list(dict.fromkeys(term.step for term in terms if term is not None))
-    if to is None or not read or len(node.inputs) != 2:
+    if to is None or not read or len(inputs) != 2 or function == "gelu":
         return None
-    return read, _Sum(node, terms, to, relu)
+    return read, _Sum(node, terms, to, function == "relu")
 
 
 class _Sum(_Chain):

@@ -105,6 +105,117 @@ def test_layers(
             np.testing.assert_allclose(found, wanted, atol=2e-5 * np.abs(wanted).max())
 
 
+def _fused(model: Any) -> tuple[Any, list[str]]:
+    """The network, and the operators of its steps."""
+    net = singa.onnx.load(model)
+    return net, [step.node.op for step in net.network().main.steps]
+
+
+def _steps_apart(net: Any, wanted: Array, x: Array) -> int:
+    """The largest difference in integers, executed and replayed."""
+    given = tensor.from_numpy(x)
+    net.compile([given], is_train=False, use_graph=True)
+    found = [net(given).numpy() for _ in range(4)][-1]
+    assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+    assert len(np.unique(found)) > 2
+    return int(np.abs(found.astype(int) - wanted.astype(int)).max())
+
+
+@pytest.mark.parametrize(
+    ("kind", "zero", "low", "high", "fused"),
+    [
+        ("uint8", 0, 0.0, 6.0, True),  # 6 is 255 steps: the integers are limited as Clip does
+        ("uint8", 0, 0.0, 5.9, False),
+        ("uint8", 9, 0.0, 6.0, True),  # ReLU is left
+        ("uint8", 9, -1.0, 6.0, True),
+        ("uint8", 99, -1.0, 6.0, False),
+        ("int8", -128, 0.0, 6.0, True),
+        ("int8", 0, 0.0, 6.0, True),
+        ("int8", 0, 0.0, 2.0, False),
+    ],
+)
+def test_clip(kind: str, zero: int, low: float, high: float, fused: bool) -> None:
+    """Clip before a rounding is left out where the range of the integers limits them as well."""
+    model = _layer("Gemm", kind, True, "floats", True)
+    (relu,) = [n for n in model.graph.node if n.op_type == "Relu"]
+    relu.CopyFrom(node("Clip", "h low high", "r"))
+    kept = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
+    kept |= {"low": np.array(low, np.float32), "high": np.array(high, np.float32)}
+    kept |= {"y_zero": np.array(zero, kind), "y_scale": np.array(6 / 255, np.float32)}
+    kept["b"] = np.linspace(-3, 9, 6, dtype=np.float32)
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(a, n) for n, a in kept.items())
+    x = _plain((5, 20))
+    (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
+    net, operators = _fused(model)
+    assert ("Clip" not in operators) == fused
+    assert _steps_apart(net, wanted, x) <= 1
+
+
+def _gelu(x: str, y: str) -> list[Any]:
+    return [
+        node("Div", f"{x} root", "g1"),
+        node("Erf", "g1", "g2"),
+        node("Add", "g2 one", "g3"),
+        node("Mul", f"{x} g3", "g4"),
+        node("Mul", "g4 half", y),
+    ]
+
+
+@pytest.mark.parametrize("ends", [True, False])
+@pytest.mark.parametrize("gelu", ["nodes", "operator", ""])
+def test_product_bias_and_gelu(gelu: str, ends: bool) -> None:
+    """MatMul, Add of a vector and GELU, as exporters write the layers of transformers."""
+    nodes = [*_pair("x", "x"), node("DequantizeLinear", "w_q w_scale w_zero", "w", axis=1)]
+    nodes += [node("MatMul", "x_f w", "p"), node("Add", "b p", "h")]
+    nodes += _gelu("h", "g") if gelu == "nodes" else [node("Gelu", "h", "g")] if gelu else []
+    last = "g" if gelu else "h"
+    if ends:
+        nodes.append(node("QuantizeLinear", f"{last} y_scale y_zero", "y"))
+    weights = {
+        "x_scale": np.array(0.02, np.float32), "x_zero": np.array(7, np.uint8),
+        "w_q": _integers("int8", 20, 6), "w_zero": np.zeros(6, np.int8),
+        "w_scale": _RANDOM.uniform(0.005, 0.01, 6).astype(np.float32),
+        "b": _RANDOM.standard_normal(6).astype(np.float32),
+        "y_scale": np.array(0.05, np.float32), "y_zero": np.array(5, np.uint8),
+        "root": np.array(np.sqrt(2), np.float32), "one": np.array(1, np.float32),
+        "half": np.array(0.5, np.float32),
+    }  # fmt: skip
+    outputs = [info("y" if ends else last, None, "uint8" if ends else "float32")]
+    model = network(nodes, [info("x", (2, 5, 20))], outputs, weights)
+    x = _plain((2, 5, 20))
+    (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
+    net, operators = _fused(model)
+    assert "QuantizedMatMul" in operators
+    assert "Add" not in operators
+    if ends:
+        assert operators == ["QuantizeLinear", "QuantizedMatMul"]
+        assert _steps_apart(net, wanted, x) <= 1
+    else:
+        given = tensor.from_numpy(x)
+        np.testing.assert_allclose(net(given).numpy(), wanted, atol=2e-5)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+@pytest.mark.parametrize("same", [True, False])
+def test_choosing_steps_pass_integers_on(kind: str, same: bool) -> None:
+    """A maximum, a permutation and a reshape between values that are quantized alike."""
+    window = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
+    nodes = [*_pair("x", "x"), node("MaxPool", "x_f", "m", **window), *_pair("m", "x")]
+    nodes += [node("Transpose", "m_f", "t", perm=[0, 2, 3, 1]), *_pair("t", "x")]
+    nodes += [node("Flatten", "t_f", "f")]
+    nodes += [node("QuantizeLinear", "f x_scale x_zero" if same else "f y_scale x_zero", "y")]
+    weights: dict[str, Array] = {"x_scale": np.array(0.02, np.float32), "x_zero": np.array(7, kind)}
+    weights["y_scale"] = np.array(0.03, np.float32)
+    model = network(nodes, [info("x", (2, 5, 9, 8))], [info("y", None, kind)], weights)
+    x = _plain((2, 5, 9, 8))
+    (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
+    net, operators = _fused(model)
+    assert operators[1:3] == ["QuantizedMaxPool", "QuantizedTranspose"]
+    assert (operators[3:] == ["QuantizedFlatten"]) == same
+    assert _steps_apart(net, wanted, x) == 0
+
+
 @needs_int8
 def test_products_are_of_bytes() -> None:
     model = _layer("Conv", "uint8", True, "integers", True, group=2)

@@ -30,12 +30,16 @@ def is_singas(name: str) -> bool:
 def numpy_type(name: str) -> np.dtype[Any]:
     """NumPy's type for values that the host computes.
 
-    bfloat16 is that of ml_dtypes, which the onnx package needs, too. Raises TypeError for strings
-    and for types of less than a byte.
+    bfloat16 is that of ml_dtypes, which the onnx package needs, too. Raises ImportError without it,
+    and TypeError for strings and for types of less than a byte.
     """
     if name == "bfloat16":
-        import ml_dtypes
-
+        try:
+            import ml_dtypes
+        except ImportError as error:
+            raise ImportError(
+                f"a network of bfloat16 needs arrays of it: {error}: pip install ml_dtypes"
+            ) from error
         return np.dtype(ml_dtypes.bfloat16)
     try:
         return np.dtype(name)

@@ -37,18 +37,26 @@ class Problem:
     reason: str
 
     def __str__(self) -> str:
-        version = f" version {self.version}" if self.version else ""
-        return f"node {self.node!r} ({self.operator}{version}): {self.reason}"
+        return f"node {_text(self)}"
 
 
-def grouped(problems: Sequence[Problem]) -> list[str]:
+def _text(problem: Problem) -> str:
+    """A problem without the word "node"."""
+    version = f" version {problem.version}" if problem.version else ""
+    return f"{problem.node!r} ({problem.operator}{version}): {problem.reason}"
+
+
+def grouped(problems: Sequence[Problem], noun: str = "node") -> list[str]:
     """A line for each operator and reason: the node, or how many there are and the first one."""
     groups: dict[tuple[str, int, str], list[Problem]] = {}
     for problem in problems:
         key = (problem.operator, problem.version, problem.reason)
         groups.setdefault(key, []).append(problem)
     return [
-        str(first) if not more else f"{1 + len(more)} nodes, the first of them {first}"
+        f"{noun} {_text(first)}".lstrip()
+        if not more
+        else f"{counted(1 + len(more), noun or 'place')}, the first of them "
+        f"{f'{noun} {_text(first)}'.lstrip()}"
         for first, *more in groups.values()
     ]
 
@@ -57,7 +65,8 @@ class UnsupportedError(NotImplementedError):
     """A file has nodes that singa cannot compute.
 
     `problems` lists all of them. The message begins with the name of the function that refuses,
-    and has a line for each operator and reason.
+    and has a line for each operator and reason. `noun` is what it calls them; an empty one leaves
+    the word out.
 
     >>> import onnx
     >>> node = onnx.helper.make_node("Unknown", ["x"], ["y"], domain="example")
@@ -73,12 +82,14 @@ class UnsupportedError(NotImplementedError):
     example.Unknown
     """
 
-    def __init__(self, problems: Sequence[Problem], function: str = "onnx.load") -> None:
+    def __init__(
+        self, problems: Sequence[Problem], function: str = "onnx.load", noun: str = "node"
+    ) -> None:
         self.problems: tuple[Problem, ...] = tuple(problems)
-        lines = "\n".join(f"  {line}" for line in grouped(self.problems))
+        lines = "\n".join(f"  {line}" for line in grouped(self.problems, noun))
         count = len(self.problems)
-        what = f"{counted(count, 'node')} {'is' if count == 1 else 'are'}"
-        super().__init__(f"[{function}] {what} not supported:\n{lines}")
+        what = f"{counted(count, noun)} {'is' if count == 1 else 'are'} " if noun else ""
+        super().__init__(f"[{function}] {what}not supported:\n{lines}")
 
 
 class Refused(Exception):  # noqa: N818 - it becomes a Problem, or an UnsupportedError

@@ -70,6 +70,7 @@ class FrontEnd:
     branch    the branch that a node takes where constants decide it, None for other nodes
     fusion    merges steps
     shown     the name of an operator in summaries and reports
+    noun      what errors call a node, if they say it
     """
 
     name: str
@@ -81,3 +82,4 @@ class FrontEnd:
     branch: Callable[[Node, Mapping[str, Array]], Graph | None]
     fusion: type[Fusion]
     shown: Callable[[str], str] = str
+    noun: str = "node"

@@ -253,7 +253,9 @@ class Execution:
             return step.run(self, arguments)
         except Refused as refusal:
             problem = step.node.refused(str(refusal))
-            raise UnsupportedError([problem], self.network.front.function) from None
+            raise UnsupportedError(
+                [problem], self.network.front.function, self.network.front.noun
+            ) from None
         except Exception as error:
             if not getattr(error, "_singa_node", None):
                 error._singa_node = step.node.name  # type: ignore[attr-defined]
@@ -299,7 +301,7 @@ class Network:
         compiler = _Compiler(self.graphs, front)
         self.main: CompiledGraph = compiler.compiled(graph, {})
         if compiler.problems:
-            raise UnsupportedError(compiler.problems, front.function)
+            raise UnsupportedError(compiler.problems, front.function, front.noun)
         self.constant_ids: set[int] = {
             id(array) for compiled in self.graphs.values() for array in compiled.constants.values()
         }

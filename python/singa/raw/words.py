@@ -149,6 +149,8 @@ def says_what_to_write(function: str) -> Callable[[_Function], _Function]:
             try:
                 return wrapped(*args, **kwargs)
             except TypeError as error:
+                if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                    raise  # by a function that this one has called
                 for name in kwargs:
                     unknown = f"unexpected keyword argument {name!r}" in str(error)
                     if unknown and name in ARGUMENTS[function]:

@@ -19,8 +19,10 @@ from ..networks.network import Network
 from ..raw import words
 from . import operators as _operators  # noqa: F401 - fills the table
 from .difference import difference
-from .export import check_module, export, require_torch
+from .export import export
 from .front import TORCH
+from .given import check_module, require_torch
+from .refusals import is_parallel, unsupported
 from .replays import Replays
 from .runs import Graph, Run, function_class, imported
 from .signature import Signature, Value, assignments, changed, signature
@@ -68,8 +70,7 @@ def accelerate(module: Any) -> Any:
     """
     torch = require_torch("accelerate", (2, 13))
     check_module(torch, "accelerate", module)
-    parallel = torch.nn.parallel
-    if isinstance(module, parallel.DistributedDataParallel | parallel.DataParallel):
+    if is_parallel(torch, module):
         _refuse_parallel(type(module).__name__)
     if isinstance(module, torch.jit.ScriptModule):
         raise NotImplementedError(
@@ -327,7 +328,7 @@ class _Runner:
                 exported = export(torch, call, tuple(examples), now.trains, accelerated=True)
             network = Network(exported.graph, TORCH)
         except UnsupportedError as error:
-            raise UnsupportedError(error.problems, "accelerate") from error.__cause__
+            raise unsupported(error.problems, "accelerate") from error.__cause__
         form, places, assigned = seen[-1]
         for part, name, value in assigned:  # which export takes back
             setattr(part, name, value)

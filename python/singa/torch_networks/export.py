@@ -11,24 +11,28 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import Any, NoReturn
 
-import numpy as np
-import numpy.random
+import numpy.random  # noqa: F401 - whose state is compared
 
 from ..graph.drawn_lines import DrawnLine
 from ..graph.tokens import Drawing, random_numbers
-from ..networks.errors import Problem, UnsupportedError
+from ..networks.errors import Problem
 from ..networks.graph import Graph, Node, ValueType
 from . import guards
 from .arguments import Value
 from .front import NUMBERS, is_of_numbers
+from .given import as_array, has_other_floats
 from .operators import registry
-from .refusals import check_parts, is_own, refusal, refusing, without_new_state
-
-#: The oldest version that has been tried.
-OLDEST = (2, 6)
+from .refusals import (
+    check_parts,
+    is_own,
+    own_error,
+    refusal,
+    refusing,
+    unsupported,
+    without_new_state,
+)
 
 #: Operators that return their first argument: graphs have no operators that write.
 _SAME = (
@@ -52,6 +56,7 @@ _OF_TRAINING = (_UPDATES, "native_dropout", "bernoulli.p", "scaled_dot_product_a
 _SIZE = r"L\['\w+'\](?:\[\d+\])?\.size\(\)\[\d+\]"
 #: That lengths of two inputs are equal, which their types say.
 _EQUAL = re.compile(rf"{_SIZE} == {_SIZE}")
+_RESULTS = "results are tensors, or lists or dicts of them"
 #: What PyTorch warns of.
 _ASSIGNED = re.compile(r"The tensor attributes? (.*) w(?:as|ere) assigned during export")
 #: Most elements of a constant that is computed ahead.
@@ -75,53 +80,6 @@ class Exported:
     assigned: list[str] = field(default_factory=list)
 
 
-def require_torch(function: str = "from_torch", since: tuple[int, int] = OLDEST) -> ModuleType:
-    """PyTorch. Raises ImportError, with the way to get it, if it is missing or too old."""
-    try:
-        import torch
-    except ImportError as error:
-        raise ImportError(f"[{function}] {error}: pip install torch") from error
-    found = tuple(int(n) for n in re.findall(r"\d+", torch.__version__)[:2])
-    if found < since:
-        oldest = ".".join(map(str, since))
-        raise ImportError(f"[{function}] needs PyTorch {oldest} or newer, got {torch.__version__}")
-    return torch
-
-
-def check_module(torch: Any, function: str, module: Any) -> None:
-    """Raises TypeError for what is no module of PyTorch."""
-    if not isinstance(module, torch.nn.Module):
-        kind = type(module).__name__
-        if isinstance(module, type):
-            kind = f"the class {module.__name__}: write {module.__name__}(...)"
-        raise TypeError(f"[{function}] expected a torch.nn.Module, got {kind}")
-
-
-def torch_inputs(torch: Any, inputs: Any) -> tuple[Any, ...]:
-    """Example inputs as tensors of PyTorch, with at least two rows."""
-    given = inputs if isinstance(inputs, list | tuple) else (inputs,)
-    result = []
-    for x in given:
-        if isinstance(x, torch.Tensor):
-            x = x.detach().cpu().contiguous()  # other strides would be assumed of later inputs
-        elif isinstance(x, np.ndarray):
-            x = torch.from_numpy(np.ascontiguousarray(x))
-        elif hasattr(x, "numpy"):
-            x = torch.from_numpy(np.ascontiguousarray(x.numpy()))
-        else:
-            advice = "put the module into one whose forward takes tensors alone, by position"
-            if all(isinstance(each, int) for each in given):  # a shape
-                advice = f"give an example such as torch.zeros({', '.join(map(str, given))})"
-            raise TypeError(
-                f"[from_torch] example inputs must be tensors or arrays, got {type(x).__name__}: "
-                f"{advice}"
-            )
-        result.append(torch.cat([x, x]) if x.ndim and x.shape[0] == 1 else x)
-    if not result:
-        raise ValueError("[from_torch] there are no example inputs")
-    return tuple(result)
-
-
 def export(
     torch: Any,
     module: Any,
@@ -139,6 +97,10 @@ def export(
     with torch.random.fork_rng(devices=[]), _mode(module, training), quiet as said:
         warnings.simplefilter("ignore")
         warnings.filterwarnings("always", message=_ASSIGNED.pattern)
+        if not accelerated and has_other_floats(module, inputs):
+            own = own_error(torch, module, inputs)
+            if own is not None:  # export does not look at types
+                raise own
         before = random_numbers()
         try:
             with refusing(torch), without_new_state(torch, module):
@@ -172,7 +134,9 @@ def _keep_constants_of_no_grad(torch: Any, program: Any) -> None:
             if node.op != "call_function" or node.target is not region:
                 continue
             if module is not program.graph_module:
-                raise NotImplementedError("no_grad or enable_grad inside another context")
+                raise NotImplementedError(
+                    "no_grad or enable_grad inside another context: take x.detach() there"
+                )
             if node.args[0]:
                 continue
             for user in list(node.users):
@@ -224,10 +188,14 @@ def _mode(module: Any, training: bool) -> Iterator[None]:
     """The module in training, or in inference. Parts of a training module that are in inference
     stay so."""
     before = [(part, part.training) for part in module.modules()]
-    if module.training != training:
-        module.train(training)
-    elif not training:
-        module.eval()
+    try:
+        if module.training != training:
+            module.train(training)
+        elif not training:
+            module.eval()
+    except NotImplementedError:  # of a program that was exported, whose mode stays
+        for part, _ in before:
+            part.training = training
     try:
         yield
     finally:
@@ -283,9 +251,25 @@ class _Translation:
         if is_dynamic:
             exported.guards = self._guards()
         elif not self._is_open(is_open):
-            for name, x in zip(self.graph.inputs, self.inputs, strict=True):
-                self.graph.types[name] = ValueType(type_name(x.dtype), tuple(x.shape))
+            self._fix()
         return exported
+
+    def _fix(self) -> None:
+        """Has the lengths of the example in the place of open ones."""
+        graph = self.graph
+        lengths: dict[Any, int] = {}
+        for name, x in zip(graph.inputs, self.inputs, strict=True):
+            lengths.update(zip(self.types[name].shape or (), x.shape, strict=True))
+            graph.types[name] = ValueType(type_name(x.dtype), tuple(x.shape))
+
+        def fixed(each: ValueType) -> ValueType:
+            if each.shape is None:
+                return each
+            return ValueType(each.type, tuple(lengths.get(n, n) for n in each.shape))
+
+        for node in graph.nodes:
+            node.input_types = tuple(map(fixed, node.input_types))
+            node.output_types = tuple(map(fixed, node.output_types))
 
     def _leave_out_checks(self, graph: Any) -> None:
         for node in [*graph.nodes]:
@@ -317,17 +301,31 @@ class _Translation:
         ranges where a length is open."""
         return getattr(self.program, "_guards_code", None)
 
+    def _positions(self) -> dict[str, int]:
+        """The positions of the module's arguments."""
+        names = list(inspect.signature(self.module.forward).parameters)
+        return {name: i for i, name in enumerate(names[: len(self.inputs)])}
+
+    def _is_known(self, text: str) -> bool:
+        """Whether what PyTorch has assumed of lengths follows from the types of the inputs."""
+        if _EQUAL.fullmatch(text):
+            return True
+        try:
+            guard = guards.parsed(text, self._positions())
+        except ValueError:
+            return False
+        shapes = [self.types[name].shape or () for name in self.graph.inputs]
+        return guard is None or guards.follows(guard, shapes)
+
     def _guards(self) -> list[Any]:
         """What has to hold for lengths. Raises UnsupportedError for what is not understood."""
-        names = list(inspect.signature(self.module.forward).parameters)
-        inputs = {name: i for i, name in enumerate(names[: len(self.inputs)])}
         result: list[Any] = []
         for text in self._guard_texts() or ():
             try:
-                guard = guards.parsed(text, inputs)
+                guard = guards.parsed(text, self._positions())
             except ValueError as error:
                 problem = Problem(self.graph.name, "dynamic", 0, f"PyTorch assumes {error}")
-                raise UnsupportedError([problem], "from_torch") from None
+                raise unsupported([problem]) from None
             if guard is not None and guard not in result:
                 result.append(guard)
         ranges = {str(name): each for name, each in self.program.range_constraints.items()}
@@ -352,7 +350,7 @@ class _Translation:
         texts = self._guard_texts()
         if texts is None:
             return is_open
-        return all(map(_EQUAL.fullmatch, texts)) and all(
+        return all(map(self._is_known, texts)) and all(
             int(each.lower) <= 2 and str(each.upper) == "int_oo" for each in ranges
         )
 
@@ -378,7 +376,7 @@ class _Translation:
         self.types[name] = self._type(node.meta.get("val"))
 
     def _refuse(self, node: str, operator: str, reason: str) -> NoReturn:
-        raise UnsupportedError([Problem(node, operator, 0, reason)], "from_torch")
+        raise unsupported([Problem(node, operator, 0, reason)])
 
     def _is_written(self, buffer: str) -> bool:
         return buffer in self.program.graph_signature.buffers_to_mutate.values()
@@ -535,7 +533,7 @@ class _Translation:
                     exported.written[spec.target] = name
             elif kind == "USER_OUTPUT":
                 got = repr(spec.arg.value) if hasattr(spec.arg, "value") else "a length"
-                what = f"results are tensors, or lists or dicts of them, got {got}"
+                what = f"{_RESULTS}, got {got}: leave the others out"
                 self._refuse(graph.name, "output", what)
             elif kind != "TOKEN" and (kind != "USER_INPUT_MUTATION" or self.accelerated):
                 # A network of singa leaves its inputs as they are, and computes the same.
@@ -594,15 +592,5 @@ def _form(value: Any) -> Any:
         return {str(name): _form(each) for name, each in value.items() if each is not None}
     if isinstance(value, Sequence):
         return [_form(each) for each in value]
-    problem = Problem(type(value).__name__, "output", 0, "results are tensors, or lists or dicts")
-    raise UnsupportedError([problem], "from_torch")
-
-
-def as_array(torch: Any, x: Any) -> Any:
-    """The elements of a tensor of PyTorch, copied."""
-    x = x.detach().cpu()
-    if x.dtype == torch.bfloat16:
-        import ml_dtypes
-
-        return x.to(torch.float32).numpy().astype(ml_dtypes.bfloat16)
-    return np.array(x.numpy())
+    reason = f"{_RESULTS}, got {type(value).__name__}: leave the others out"
+    raise unsupported([Problem("a result", "output", 0, reason)])

@@ -17,6 +17,7 @@ from ..networks.graph import Node
 from .arguments import arguments_of, sizes_among
 from .operators import registry
 from .patterns import TorchFusion
+from .refusals import instead_of_type
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,19 +60,22 @@ NUMBERS = "numbers"
 #: Why an operator without a row is refused, and what to write instead.
 _WITHOUT = "singa has no such operator: write it with others, or call it outside of the module"
 _VALUE = "Python reads an element: compute with the tensor itself, without item() or float()"
-_COUNT = "the number of elements depends on values: take torch.where, which keeps all"
+_COUNT = (
+    "the number of elements depends on values: take torch.where, which keeps all, or call it "
+    "outside of the module"
+)
 _INSTEAD = {
     "item": _VALUE,
     "_local_scalar_dense": _VALUE,
-    "nonzero": _COUNT,
-    "masked_select": _COUNT,
-}
-
-#: What to take instead of a type, by the first part of its name.
-_TYPES = {
-    "complex": "compute with both parts",
-    "float": "take bfloat16",
-    "": "take int32 or int64",
+    **dict.fromkeys(
+        (
+            *("nonzero", "masked_select", "repeat_interleave.Tensor", "bincount"),
+            *("_unique2", "unique_dim", "unique_consecutive"),
+        ),
+        _COUNT,
+    ),
+    "_embedding_bag": "bags of any lengths: take nn.Embedding, and sum or average its rows",
+    "masked_scatter": "which element comes where depends on values: take torch.where",
 }
 
 #: What names of operators have besides what people call them.
@@ -110,7 +114,7 @@ def _choose(node: Node) -> Reader:
         raise Refused(_INSTEAD.get(node.op, _WITHOUT))
     for value in (*node.input_types, *node.output_types):
         if value.type is not None and not is_singas(value.type):
-            instead = next(words for name, words in _TYPES.items() if value.type.startswith(name))
+            instead = instead_of_type(value.type)
             raise Refused(f"singa has no tensors of type {value.type}: {instead}")
     templates = [node.attributes["arguments"], node.attributes["options"]]
     host = tuple(sorted(sizes_among(templates)))
@@ -171,4 +175,5 @@ TORCH = FrontEnd(
     branch=_branch,
     fusion=TorchFusion,
     shown=_shown,
+    noun="",
 )

@@ -87,6 +87,18 @@ def _parsed(node: ast.AST, inputs: Mapping[str, int]) -> Any:
     raise ValueError(ast.unparse(node))
 
 
+def follows(guard: Any, shapes: Sequence[Sequence[Any]]) -> bool:
+    """Whether a guard says no more than equal names of lengths do, such as 3·n == 3·n."""
+
+    def named(each: Any) -> Any:
+        if not isinstance(each, list):
+            return each
+        name, *operands = each
+        return shapes[operands[0]][operands[1]] if name == "size" else [name, *map(named, operands)]
+
+    return guard[0] == "==" and named(guard[1]) == named(guard[2])
+
+
 def holds(guard: Any, shapes: Sequence[Sequence[int]]) -> Any:
     """The value of a guard for inputs of these shapes. Raises LookupError, TypeError or
     ValueError for another JSON value."""

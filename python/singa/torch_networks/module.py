@@ -11,7 +11,7 @@ from .. import autograd, layer
 from ..device import checked_device, get_default_device
 from ..dtypes import DType, float32, is_float
 from ..layer.named_losses import named_loss
-from ..networks.element_types import FLOATS, numpy_type
+from ..networks.element_types import FLOATS, INTEGERS
 from ..networks.errors import UnsupportedError
 from ..networks.graph import ValueType
 from ..networks.model import NetworkModel
@@ -23,16 +23,10 @@ from ..tape.grad_mode import training
 from ..tensor import Tensor
 from . import guards
 from . import operators as _operators  # noqa: F401 - fills the table
-from .export import (
-    Exported,
-    as_array,
-    check_module,
-    export,
-    require_torch,
-    torch_inputs,
-    type_name,
-)
+from .export import Exported, export, type_name
 from .front import TORCH
+from .given import as_array, check_module, open_axes, require_torch, torch_inputs
+from .refusals import own_error, unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +44,7 @@ def from_torch(
 
     module          the network. It stays as it is: parameters and buffers are copied.
     example_inputs  what it is called with: a tuple of tensors of PyTorch or arrays, or one of them.
+                    Arrays of float64 count as floats of the module's type.
                     Axis 0 is the batch, which stays open unless PyTorch says that the network works
                     for one length alone; a batch of 1 is repeated.
     loss            a layer or function of outputs and targets, a name as `fit` takes it, or a loss
@@ -77,13 +72,8 @@ def from_torch(
     check_module(torch, "from_torch", module)
     loss = None if loss is None else named_loss(loss, "from_torch")
     device = get_default_device() if device is None else checked_device("from_torch", device)
-    inputs = torch_inputs(torch, example_inputs)
-    axes = tuple(dynamic)
-    most = max(x.ndim for x in inputs)
-    if not all(isinstance(i, int) and 0 < i < most for i in axes):
-        raise ValueError(
-            f"[from_torch] dynamic axes must be from 1 to {most - 1}, got {axes}: axis 0 is open"
-        )
+    inputs = torch_inputs(torch, module, example_inputs)
+    axes = open_axes(dynamic, inputs)
     graphs = {mode: export(torch, module, inputs, mode, axes) for mode in (False, True)}
     net = TorchModel(type(module).__name__, graphs, loss)
     tensors: dict[int, Tensor] = {}
@@ -94,7 +84,16 @@ def from_torch(
         net._put(name, held, trained)
     net.training = False
     net._inputs = [(tuple(x.shape), DType[type_name(x.dtype)]) for x in inputs]
-    net._try([as_tensor(as_array(torch, x), device) for x in inputs])
+    try:
+        net._try([as_tensor(as_array(torch, x), device) for x in inputs])
+    except UnsupportedError:
+        raise
+    except Exception as error:
+        own = own_error(torch, module, inputs)
+        if own is not None:
+            for note in (f"{type(own).__name__}: {own}", *own.__notes__):
+                error.add_note(note)
+        raise
     return net
 
 
@@ -260,7 +259,7 @@ class TorchModel(NetworkModel):
             try:
                 self._dry(exported, self._networks[mode], inputs)
             except UnsupportedError as error:
-                raise UnsupportedError(error.problems, "from_torch") from None
+                raise unsupported(error.problems) from None
 
     def _checked_inputs(self, exported: Exported, inputs: Sequence[Any]) -> dict[str, Any]:
         names = exported.graph.inputs
@@ -331,7 +330,7 @@ def _networks(graphs: dict[bool, Exported]) -> dict[bool, Network]:
         except UnsupportedError as error:
             problems |= {(each.operator, each.reason): each for each in error.problems}
     if problems:
-        raise UnsupportedError(list(problems.values()), "from_torch")
+        raise unsupported(list(problems.values()))
     return result
 
 
@@ -358,7 +357,7 @@ def _checked(name: str, x: Any, declared: ValueType, lengths: dict[str, int]) ->
         return x
     if x.dtype == float32 and declared.type in FLOATS:  # which loaders make of all floats
         return autograd.cast(x, DType[declared.type])
-    if is_float(x.dtype) or numpy_type(declared.type).kind not in "iu":
+    if is_float(x.dtype) or declared.type not in INTEGERS:
         raise TypeError(f"[from_torch] input {name!r} has type {declared.type}, got {x.dtype}")
     return autograd.cast(x, DType[declared.type])
 

@@ -9,11 +9,12 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
+from ..networks.element_types import is_singas
 from ..networks.errors import Problem, UnsupportedError
 
 #: Functions with a gradient of their own that change none, and those of operators of libraries,
@@ -25,6 +26,10 @@ _VALUES = "depends on elements of a tensor"
 _GRADIENTS = "write the derivative out"
 _SCRIPTED = "a module of torch.jit: give the one that was scripted or traced"
 _IN_INIT = "make it in __init__, or call the module once in PyTorch"
+_NOT_CALLED = (
+    ", which no graph calls: singa.accelerate(module) has those of parameters and of the whole "
+    "module"
+)
 _IN_FUNC = f"a gradient inside the module (torch.func): {_GRADIENTS}"
 #: Singa's words for what PyTorch says, by a part of it.
 _IN_WORDS = {
@@ -48,22 +53,42 @@ _IN_WORDS = {
 _OF_AN_OPERATOR = ("DataDependentOutputException", "DynamicOutputShapeException")
 #: An operator that calls functions, such as a loop.
 _OF_FUNCTIONS = re.compile(r"Higher Order Operator: torch\.(?:ops\.higher_order\.)?(\w+)")
+#: An axis that was to be open.
+_OF_ONE_LENGTH = re.compile(r"L\['(\w+)'\]\.size\(\)\[(\d+)\] as dynamic.* constant \((\d+)\)")
 #: What PyTorch adds to every error.
 _ADDED = "The error above occurred when calling torch.export"
 _PYTHON = os.path.dirname(os.__file__)
 _SINGA = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
+#: What to take instead of a type, by the first part of its name.
+_TYPES = {
+    "complex": "compute with both parts",
+    "float": "take bfloat16",
+    "": "take int32 or int64",
+}
+
+
+def instead_of_type(kind: str) -> str:
+    """What to take instead of an element type that singa does not have."""
+    return next(words for name, words in _TYPES.items() if kind.startswith(name))
+
+
+def unsupported(problems: Sequence[Problem], function: str = "from_torch") -> UnsupportedError:
+    """The error for people who have written a module, and no nodes."""
+    return UnsupportedError(problems, function, noun="")
+
+
 def check_parts(torch: Any, module: Any, accelerated: bool = False) -> None:
     """Raises UnsupportedError for parts and tensors that no graph can have. An accelerated module
     has looked for hooks and devices itself."""
     problems: list[Problem] = []
-    parallel = (torch.nn.parallel.DistributedDataParallel, torch.nn.parallel.DataParallel)
     quantised: list[str] = []
     for path, part in module.named_modules():
         name, kind = path or "the module", type(part)
-        if isinstance(part, parallel):
-            problems.append(_problem(name, kind, "give its .module; opt.DistOpt trains on ranks"))
+        if is_parallel(torch, part):
+            reason = "it trains on several devices: give its .module; opt.DistOpt trains on ranks"
+            problems.append(_problem(name, kind, reason))
         elif isinstance(part, torch.jit.ScriptModule):
             problems.append(_problem(name, kind, _SCRIPTED))
         elif path.startswith(tuple(quantised)):
@@ -73,23 +98,47 @@ def check_parts(torch: Any, module: Any, accelerated: bool = False) -> None:
             reason = "a quantised module: give the one of floats, and take Model.quantize"
             problems.append(_problem(name, kind, reason))
         elif not accelerated and (part._backward_hooks or part._backward_pre_hooks):
-            problems.append(_problem(name, kind, "a backward hook, which a graph does not call"))
+            problems.append(_problem(name, kind, f"a backward hook{_NOT_CALLED}"))
+    kept = module.state_dict(keep_vars=True).values() if not accelerated else ()
+    saved = {*map(id, kept)}
     for name, x in (*module.named_parameters(), *module.named_buffers()):
-        if torch.nn.parameter.is_lazy(x):
-            reason = "it has no elements yet: call the module once in PyTorch"
-        elif x.layout != torch.strided:
-            reason = f"it is sparse ({x.layout}): take a dense tensor"
-        elif x.device.type == "meta":
-            reason = "it is on meta, without elements"
-        elif x.device.type != "cpu":
-            reason = f"it is on {x.device}: call module.cpu() first, and give a device= of singa"
-        elif not accelerated and x._backward_hooks:
-            reason = "a hook of a gradient"
-        else:
-            continue
-        problems.append(_problem(name, type(x), reason))
+        reason = _reason_of_tensor(torch, x, is_saved=id(x) in saved)
+        if not accelerated and (x._backward_hooks or x._post_accumulate_grad_hooks):
+            reason = reason or f"a hook of its gradient{_NOT_CALLED}"
+        if reason:
+            problems.append(_problem(name, type(x), reason))
     if problems:
-        raise UnsupportedError(problems, "from_torch")
+        raise unsupported(problems)
+
+
+def is_parallel(torch: Any, part: Any) -> bool:
+    """Whether a module trains another one on several devices."""
+    parallel = torch.nn.parallel
+    return isinstance(part, parallel.DistributedDataParallel | parallel.DataParallel) or type(
+        part
+    ).__module__.startswith("torch.distributed.fsdp")
+
+
+def _reason_of_tensor(torch: Any, x: Any, is_saved: bool) -> str:
+    """Why a parameter or buffer is refused; "" if it is not."""
+    if torch.nn.parameter.is_lazy(x):
+        return "it has no elements yet: call the module once in PyTorch"
+    if torch.utils._python_dispatch.is_traceable_wrapper_subclass(x):
+        return (
+            "it is made of other tensors: take a plain one, such as full_tensor() or dequantize()"
+        )
+    if x.layout != torch.strided:
+        return f"it is sparse ({x.layout}): take a dense tensor"
+    if x.device.type == "meta":
+        return "it is on meta, without elements: take module.to_empty(device='cpu'), and fill it"
+    if x.device.type != "cpu":
+        return f"it is on {x.device}: call module.cpu() first, and give a device= of singa"
+    if x.is_quantized:
+        return "it is quantised: give the module of floats, and take Model.quantize"
+    kind = str(x.dtype).removeprefix("torch.")
+    if is_saved and not is_singas(kind):
+        return f"singa has no tensors of type {kind}: {instead_of_type(kind)}"
+    return ""
 
 
 def _problem(name: str, kind: type, reason: str) -> Problem:
@@ -232,16 +281,14 @@ def _quiet() -> Iterator[None]:
 def refusal(torch: Any, module: Any, inputs: tuple[Any, ...], error: Exception) -> Exception:
     """The error to raise where export has raised one: that of the module, if PyTorch itself cannot
     call it with these inputs."""
-    own = None if _is_of_singa(error) else _error_of_call(torch, module, inputs)
+    own = None if _is_of_singa(error) else own_error(torch, module, inputs)
     if own is not None:
-        shapes = ", ".join(f"{tuple(x.shape)} {x.dtype}" for x in inputs)
-        own.add_note(f"{module._get_name()} itself raises this in PyTorch, for inputs {shapes}")
         return own
     reason, path = _in_words(torch, module, error)
     part = module.get_submodule(path)
     name = path.removeprefix("inner").lstrip(".") or module._get_name()
     kind = "torch.export" if name == module._get_name() else type(part).__name__
-    return UnsupportedError([Problem(name, kind, 0, reason)], "from_torch")
+    return unsupported([Problem(name, kind, 0, reason)])
 
 
 def _is_of_singa(error: Exception) -> bool:
@@ -252,7 +299,8 @@ def _is_of_singa(error: Exception) -> bool:
     return traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(_SINGA)
 
 
-def _error_of_call(torch: Any, module: Any, inputs: tuple[Any, ...]) -> Exception | None:
+def own_error(torch: Any, module: Any, inputs: tuple[Any, ...]) -> Exception | None:
+    """What a module raises in PyTorch for these inputs, with a note that it does."""
     try:
         module = copy.deepcopy(module)
         inputs = copy.deepcopy(inputs)
@@ -262,6 +310,10 @@ def _error_of_call(torch: Any, module: Any, inputs: tuple[Any, ...]) -> Exceptio
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
             module(*inputs)
     except Exception as error:
+        shapes = ", ".join(f"{tuple(x.shape)} {x.dtype}" for x in inputs)
+        mode = "training" if module.training else "eval"
+        name = module._get_name()
+        error.add_note(f"{name} itself raises this in PyTorch, in {mode} mode, for inputs {shapes}")
         return error
     return None
 
@@ -276,6 +328,10 @@ def _in_words(torch: Any, module: Any, error: Exception) -> tuple[str, str]:
     if type(error).__name__ in _OF_AN_OPERATOR:
         op = said.removeprefix("aten.").removesuffix(".default")
         return f"{at}what {op} gives {_VALUES}: write it with others, or call it outside", path
+    if one := _OF_ONE_LENGTH.search(str(error)):
+        return "axis {1} of {0} has one length in this module, {2}: leave it out of dynamic".format(
+            *one.groups()
+        ), path
     if of_functions := _OF_FUNCTIONS.search(str(error)):
         return f"{at}singa has no {of_functions[1]}: write it with others", path
     for part, words in _IN_WORDS.items():

@@ -16,6 +16,7 @@ from ..tape.grad_mode import set_training, training
 from ..tape.operator import Operator
 from ..tape.tensor import Tensor, wrap
 from .export import Exported
+from .refusals import unsupported
 from .replays import Replays, Step, Waiting, restored
 
 
@@ -155,7 +156,7 @@ class Run:
                     graph.outputs,
                 )
         except UnsupportedError as error:
-            raise UnsupportedError(error.problems, "accelerate") from None
+            raise unsupported(error.problems, "accelerate") from None
         finally:
             set_training(before)
         written = self.graph.exported.written

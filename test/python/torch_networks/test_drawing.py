@@ -34,6 +34,10 @@ DRAWN: dict[str, tuple[Any, float, float, tuple[float, float]]] = {
     "bernoulli": (lambda t, x: t.bernoulli(x * 0.3), 0.3, 0.21**0.5, (0, 1)),
     "randint": (lambda t, x: t.randint(2, 6, x.shape) + 0 * x, 3.5, 1.25**0.5, (2, 5)),
     "randint_like": (lambda t, x: t.randint_like(x, 4), 1.5, 1.25**0.5, (0, 3)),
+    "rrelu": (
+        lambda t, x: t.nn.functional.rrelu(-x, 0.2, 0.4, training=True),
+        *(-0.3, 0.2 * 12**-0.5, (-0.401, -0.199)),
+    ),
     "Normal": (
         lambda t, x: t.distributions.Normal(x, 2 * x, validate_args=False).rsample(),
         *(1.0, 2.0, (-15, 17)),

@@ -50,6 +50,8 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
         ),
         lambda t, F, x: t.fmax(x, x.flip(0)) + t.fmin(x, x.flip(1)) + t.maximum(x, (x * 2).float()),
         lambda t, F, x: x * t.where(x > 0, 2.0, 0.5),
+        lambda t, F, x: F.bilinear(x, x.exp(), t.ones(2, 5, 5, dtype=x.dtype)),
+        lambda t, F, x: F.rrelu(x, 0.2, 0.2, training=True) + F.rrelu(x, 0.1, 0.3),
         lambda t, F, x: x @ x.mT @ x + t.einsum("bcij,bckj->bcik", x, x) @ x,
         lambda t, F, x: t.addmm(x[0, 0, :5], x[0, 1, :5], x[0, 2, :5], beta=0.5, alpha=2),
         lambda t, F, x: (

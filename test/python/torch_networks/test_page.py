@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import csv
 import re
+import textwrap
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+from singa.torch_networks.front import TORCH
+from singa.torch_networks.operators import registry
 
 PAGES = Path(__file__).parents[3] / "docs" / "coming_from"
+#: The lines of a page that are written.
+MARKS = "<!-- operators -->\n", "<!-- end of operators -->\n"
 #: Verdicts in the order of the columns of the zoo's counts.
 _WIDE = ("right", "wrong", "refused", "failed")
 _NARROW = ("right", "strict mode", "in the spread", "beyond")
@@ -60,3 +65,22 @@ def test_counts_of_the_zoo_are_those_of_its_table() -> None:
             assert counts == [found[each] for each in words]
         assert tried == len(own) == sum(verdicts[:4])
         assert len(re.findall(rf"\b{package}/\w+", page)) == everything - tried
+
+
+def _operators() -> str:
+    """The operators of the table as people call them, in lines of the page."""
+    shown = {TORCH.shown(name).strip("_") for name in registry.names()}
+    return "\n".join(textwrap.wrap(", ".join(sorted(shown)), 120))
+
+
+def test_the_page_has_the_operators(torch: ModuleType) -> None:
+    """After a change of the table: python test/python/torch_networks/test_page.py"""
+    page = (PAGES / "pytorch_modules.md").read_text()
+    first, last = MARKS
+    assert page.partition(first)[2].partition(last)[0].strip() == _operators()
+
+
+if __name__ == "__main__":
+    path = PAGES / "pytorch_modules.md"
+    before, first, rest = path.read_text().partition(MARKS[0])
+    path.write_text(f"{before}{first}\n{_operators()}\n\n{MARKS[1]}{rest.partition(MARKS[1])[2]}")

@@ -120,6 +120,30 @@ def _mean(outputs: Any, y: Any) -> Any:
     return outputs["a"].mean()
 
 
+def test_a_network_of_one_batch(torch: ModuleType) -> None:
+    """PyTorch leaves the batch open, but has assumed something of it."""
+
+    class Large(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = torch.nn.Linear(3, 5)
+
+        def forward(self, x: Any, t: Any) -> Any:
+            y = self.head(x.mean((2, 3)).repeat_interleave(2, 0) * t.repeat(2)[:, None])
+            return y * 2 if x.shape[0] > 3 else y
+
+    module, t = Large().eval(), np.linspace(0, 1, 8, dtype=np.float32)
+    net = singa.from_torch(module, (X, t))
+    assert not net.has_open_batch
+    net.save("net.singa")
+    loaded = singa.load("net.singa")
+    wanted = module(torch.from_numpy(X), torch.from_numpy(t)).detach().numpy()
+    for each in (net, loaded):
+        np.testing.assert_allclose(each(X, t).numpy(), wanted, rtol=1e-5, atol=1e-6)
+        with pytest.raises(ValueError, match=r"for this batch alone"):
+            each(X[:4], t[:4])
+
+
 def test_losses(torch: ModuleType) -> None:
     class Two(torch.nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:

@@ -41,6 +41,30 @@ def addmm(call: Call, c: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: f
     return product + (c if beta == 1 else c * beta)
 
 
+@computes("_trilinear")
+def trilinear(
+    call: Call,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    new_of_a: Sequence[int],
+    new_of_b: Sequence[int],
+    new_of_c: Sequence[int],
+    summed: Sequence[int],
+    unroll_dim: int = 1,
+) -> Tensor:
+    """The sum over axes of a·b·c, where each of them has new axes."""
+
+    def with_axes(x: Tensor, axes: Sequence[int]) -> Tensor:
+        shape = list(x.shape)
+        for axis in sorted(axes):
+            shape.insert(axis, 1)
+        return autograd.reshape(x, tuple(shape))
+
+    product = with_axes(a, new_of_a) * with_axes(b, new_of_b) * with_axes(c, new_of_c)
+    return autograd.reduce_sum(product, list(summed), 0)
+
+
 def _each(values: int | Sequence[int], axes: int) -> tuple[int, ...]:
     """A number for each axis."""
     given = (values,) if isinstance(values, int) else tuple(values)

@@ -91,6 +91,23 @@ def bernoulli(call: Call, p: Tensor, **options: Any) -> Tensor:
     return autograd.cast(_drawn(call, p.shape, _uniform(0.0, 1.0)) < p, p.dtype).detach()
 
 
+@computes("rrelu_with_noise_functional")
+def rrelu(
+    call: Call,
+    x: Tensor,
+    noise: Tensor,
+    lower: float,
+    upper: float,
+    in_training: bool = False,
+    **options: Any,
+) -> Tensor:
+    """x where x > 0, else slope·x, with a slope drawn for each element; in inference their mean."""
+    if not in_training:
+        return autograd.leakyrelu(x, (lower + upper) / 2)
+    slope = _drawn(call, x.shape, _uniform(lower, upper))
+    return autograd.where(x, x * slope, x > 0)
+
+
 def _integers(call: Call, low: int, high: int, shape: Sequence[int]) -> Tensor:
     whole = autograd.floor(_drawn(call, shape, _uniform(low, high)))
     # Numbers just below `high` may round to it.

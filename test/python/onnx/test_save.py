@@ -492,7 +492,7 @@ def test_arguments() -> None:
     ]:
         with pytest.raises(error, match=words):
             to_model(net, [x], **options)  # type: ignore[arg-type]
-    for inputs in ([], x, [x, "y"]):
+    for inputs in ([], 3, [x, "y"]):
         with pytest.raises(TypeError, match="list of tensors or arrays"):
             to_model(net, inputs)  # type: ignore[arg-type]
 

@@ -81,11 +81,12 @@ def test_a_loader_has_its_own_batches(arguments):
     x = np.ones((12, 2), np.float32)
     net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
     net.set_optimizer(opt.SGD(lr=0.1))
-    loader = data.DataLoader(data.ArrayDataset(x, x[:, :1]), 4)
+    loader = data.DataLoader(data.ArrayDataset(x, x[:, :1]), 4, shuffle=True)
     name = next(iter(arguments))
     with pytest.raises(TypeError, match=rf"\[fit\] {name} is for arrays .*{name}=.* not be used"):
         net.fit(loader, verbose=False, **arguments)
     net.fit(x, x[:, :1], verbose=False, **arguments)
+    net.fit(loader, batch_size=4, verbose=False)  # which it has
     net.fit(loader, validation=(x, x[:, :1]), batch_size=8, verbose=False)  # for the validation
     for function in (net.evaluate, net.predict):
         with pytest.raises(TypeError, match=rf"\[{function.__name__}\] batch_size is for arrays"):

@@ -110,7 +110,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "check_on_train_epoch_end": "monitor='train_loss'",
         "delta": "min_delta",
         "metric": "monitor",
-        "restore_best": "training.BestModel(file, monitor), whose file has the weights",
+        "restore_best": "training.BestModel(file, restore=True), another callback",
         "restore_best_weights": "training.BestModel(file, restore=True), another callback",
         "save_path": "training.BestModel(file), another callback",
         "start_from_epoch": "a training.Callback of your own",

@@ -192,30 +192,41 @@ def same_contents(paths: Sequence[Path]) -> list[list[int]]:
     return [places for places in by_content.values() if len(places) > 1]
 
 
-def in_both(train: Sequence[Path], test: Sequence[Path]) -> list[Path]:
-    """Files of the test that the training has, too, perhaps under another name."""
-    paths = [*train, *test]
-    shared = [each for each in same_contents(paths) if each[0] < len(train)]
-    return [paths[i] for i in sorted(i for each in shared for i in each if i >= len(train))]
+def in_both(groups: Sequence[Sequence[int]], count: int) -> list[int]:
+    """Of groups of numbers those of the test, from `count` on, that have one of the training."""
+    return sorted(i for each in groups if min(each) < count for i in each if i >= count)
+
+
+def _warn_of_contents(train: data.ImageFolder, test: data.ImageFolder) -> None:
+    """Warns of pictures that have several classes, and of those of the test that the training has,
+    too, perhaps under another name."""
+    count, paths = len(train.paths), [*train.paths, *test.paths]
+    groups = same_contents(paths)
+    if train.task == OneClass.kind:
+        of_training = [[place for place in places if place < count] for places in groups]
+        mixed = [places for places in of_training if len({*train.labels[places]}) > 1]
+        if several := [paths[place] for places in mixed for place in places]:
+            warnings.warn(
+                f"{counted(len(several), 'file')} of the training with the pictures of another "
+                f"class: {some(several)}",
+                stacklevel=1,
+            )
+    if both := [paths[place] for place in in_both(groups, count)]:
+        warnings.warn(
+            f"{counted(len(both), 'picture')} in training and in the test, which then says too "
+            f"much: {some(both)}",
+            stacklevel=1,
+        )
 
 
 def _warn_of_classes(train: data.ImageFolder, test: data.ImageFolder) -> None:
-    """Warns of classes without pictures in the training or the test, and of pictures that have
-    several classes."""
+    """Warns of classes without pictures in the training or the test."""
     if train.task != OneClass.kind:
         return
     for part, name in ((train, "training"), (test, "test")):
         counts = np.bincount(part.labels, minlength=len(train.classes))
         if none := [train.classes[place] for place in np.flatnonzero(counts == 0)]:
             warnings.warn(f"the {name} has no picture of {some(none)}", stacklevel=1)
-    groups = [places for places in same_contents(train.paths) if len({*train.labels[places]}) > 1]
-    several = [train.paths[place] for places in groups for place in places]
-    if several:
-        warnings.warn(
-            f"{counted(len(several), 'file')} of the training with the pictures of another class: "
-            f"{some(several)}",
-            stacklevel=1,
-        )
 
 
 def _digest(path: Path) -> bytes:
@@ -356,12 +367,7 @@ def _load_pictures(args: argparse.Namespace, statistics: Statistics | None) -> P
                     f"tested on {parts[1].name}; not used: {', '.join(others)}", stacklevel=1
                 )
         _warn_of_classes(train, test)
-        if both := in_both(train.paths, test.paths):
-            warnings.warn(
-                f"{counted(len(both), 'picture')} in training and in the test, which then says too "
-                f"much: {some(both)}",
-                stacklevel=1,
-            )
+        _warn_of_contents(train, test)
     train.name = root.stem if root.is_file() else root.resolve().name
     if len(train.classes) < 2 and train.task == OneClass.kind:
         raise ValueError(

@@ -110,5 +110,6 @@ def test_files_with_the_same_contents(tmp_path):
     paths = sorted(tmp_path.rglob("*.png"))
     (tmp_path / "copy.png").write_bytes(paths[1].read_bytes())
     assert picture_sets.same_contents([*paths, tmp_path / "copy.png"]) == [[1, 4]]
-    assert picture_sets.in_both(paths, [tmp_path / "copy.png"]) == [tmp_path / "copy.png"]
-    assert picture_sets.in_both(paths[2:], paths[:2]) == []
+    groups = picture_sets.same_contents([*paths, tmp_path / "copy.png"])
+    assert picture_sets.in_both(groups, len(paths)) == [len(paths)]  # copy.png
+    assert picture_sets.in_both(picture_sets.same_contents([*paths[2:], *paths[:2]]), 2) == []

@@ -10,10 +10,10 @@ CIFAR-10's data_batch_*.bin. Each run is a process and a file in `results/`; a r
 not repeated. When all are there, docs/accuracy.md is written.
 
 A set's budget is the processor time that `singa train` takes for it with the first seed, its start
-and tests included. The others train for as many epochs as fit into that, by trials that are not
-counted. All have one thread and load pictures in the process that trains, so that what else runs
-on the machine hardly matters. They start from random weights, get the pictures in their own size,
-and are tested after the last epoch.
+and tests included. The others train for as many epochs as fit into that, found with the first seed
+by trials that are not counted. All have one thread and load pictures in the process that trains, so
+that what else runs on the machine hardly matters. They start from random weights, get the pictures
+in their own size, and are tested after the last epoch.
 """
 
 import argparse
@@ -51,16 +51,27 @@ def singa(args: argparse.Namespace) -> dict:
     return {"accuracy": accuracy, "seconds": seconds, "epochs": epochs, "v": package.__version__}
 
 
-def trained(budget: float, version: str, make: Callable[[], Callable[[int], float]]) -> dict:
-    """Trains within the budget. make() seeds, and returns a function that trains a new network for
-    so many epochs, each with a test, and returns the last accuracy."""
+def trained(
+    args: argparse.Namespace, version: str, make: Callable[[], Callable[[int], float]]
+) -> dict:
+    """Trains for args.epochs, or if that is 0, for as many as fit into args.budget. make() seeds,
+    and returns a function that trains a new network for so many epochs, each with a test, and
+    returns the last accuracy."""
 
     def timed(epochs: int) -> tuple[float, float]:
         train, start = make(), time.process_time()
         return train(epochs), time.process_time() - start
 
     timed(1)  # what is loaded and compiled once does not count
-    epochs = max(int(3 * budget / (timed(4)[1] - timed(1)[1])), 1)
+    epochs = args.epochs
+    if not epochs:
+        # Some take seconds to start and milliseconds for an epoch: the trial grows until it has a
+        # fifth of the budget.
+        start, trial, seconds = timed(1)[1], 1, 0.0
+        while seconds < args.budget / 5:
+            trial *= 4
+            seconds = timed(trial)[1]
+        epochs = max(int(1 + (args.budget - start) * (trial - 1) / (seconds - start)), 1)
     accuracy, seconds = timed(epochs)
     return {"accuracy": accuracy, "seconds": seconds, "epochs": epochs, "v": version}
 
@@ -87,7 +98,7 @@ def fastai(args: argparse.Namespace) -> dict:
 
         return train
 
-    return trained(args.budget, __version__, make)
+    return trained(args, __version__, make)
 
 
 def keras(args: argparse.Namespace) -> dict:
@@ -115,7 +126,7 @@ def keras(args: argparse.Namespace) -> dict:
         given = {"validation_data": test_set, "verbose": 0}
         return lambda epochs: net.fit(train_set, epochs=epochs, **given).history["val_accuracy"][-1]
 
-    return trained(args.budget, package.__version__, make)
+    return trained(args, package.__version__, make)
 
 
 def timm(args: argparse.Namespace) -> dict:
@@ -156,7 +167,7 @@ def timm(args: argparse.Namespace) -> dict:
 
         return train
 
-    return trained(args.budget, package.__version__, make)
+    return trained(args, package.__version__, make)
 
 
 PROGRAMS = {f.__name__: f for f in (singa, fastai, keras, timm)}
@@ -248,7 +259,8 @@ def main() -> None:
         given = counts[name] | {"budget": run(name, "singa", SEEDS[0])["seconds"]}
         for seed in args.seeds:
             for program, runs in results[name].items():
-                runs.append(run(name, program, seed, **given))
+                epochs = runs[0]["epochs"] if runs else 0
+                runs.append(run(name, program, seed, epochs=epochs, **given))
     if (args.sets, args.programs, args.seeds) == (list(SETS), list(PROGRAMS), list(SEEDS)):
         PAGE.write_text(page(counts, results))
         print(f"{PAGE} is written; docs/guides/index.md should list it")

@@ -1,9 +1,11 @@
 """benchmark/defaults.py: its sets, and the page that it writes."""
 
+import argparse
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+import pytest
 from benchmark_scripts import script
 
 defaults = script("defaults")
@@ -27,6 +29,27 @@ def test_page_names_who_is_ahead_by_more_than_noise(defaults: ModuleType) -> Non
     assert "shapes: timm" not in page
     assert "| tiles  | 1437  | 360  | 10      | 8    | 10, 2 s | 10, 2 s |" in page
     assert max(len(line) for line in page.splitlines() if line[:1] not in ("|", "-")) <= 120
+
+
+@pytest.mark.parametrize(("start", "epoch"), [(3.0, 0.1), (0.0, 7.0), (0.5, 40.0)])
+def test_others_train_for_the_budget(
+    defaults: ModuleType, monkeypatch: pytest.MonkeyPatch, start: float, epoch: float
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(defaults.time, "process_time", lambda: clock[0])
+
+    def train(epochs: int) -> float:
+        clock[0] += start + epochs * epoch
+        return epochs / 1000
+
+    given = argparse.Namespace(budget=30.0, epochs=0)
+    found = defaults.trained(given, "1.2", lambda: train)
+    expected = max(int((30 - start) / epoch), 1)
+    assert abs(found["epochs"] - expected) <= 1
+    assert found["accuracy"] == found["epochs"] / 1000
+    assert found["seconds"] == pytest.approx(start + found["epochs"] * epoch)
+    given.epochs = 5
+    assert defaults.trained(given, "1.2", lambda: train)["epochs"] == 5
 
 
 def test_cifar10_takes_the_first_pictures_of_the_files(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import io
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -88,6 +87,7 @@ def _on_network(program: str) -> Callable[[argparse.Namespace], int]:
 
 
 def _bench(arguments: argparse.Namespace) -> int:
+    from .files.json_text import json_text
     from .raw.process import set_num_threads
     from .report import bench
 
@@ -104,7 +104,7 @@ def _bench(arguments: argparse.Namespace) -> int:
         recompute="auto" if arguments.memory_limit else arguments.recompute,
         memory_limit=arguments.memory_limit,
     )
-    print(json.dumps(figures) if arguments.json else bench.table(figures))
+    print(json_text(figures) if arguments.json else bench.table(figures))
     return 0
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import sys
 import warnings
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import data
+from ..files.json_text import json_text
 from ..launcher.command_line import command_parser
 from ..raw.words import counted
 from ..training import checkpoint
@@ -65,7 +65,7 @@ def evaluate(args: argparse.Namespace) -> int:
     choose_device(args.device, args.threads)
     classifier = PictureClassifier.load(args.model)
     outcome = predictions.ask(classifier, _pictures(args, classifier))
-    print(json.dumps(outcome.figures()) if args.json else outcome.text())
+    print(json_text(outcome.figures()) if args.json else outcome.text())
     return 0
 
 

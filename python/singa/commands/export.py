@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from .. import onnx
 from .._version import __version__
 from ..data import describe_transform
 from ..files.atomic import atomic_write
+from ..files.json_text import json_text
 from ..launcher.command_line import command_parser, program_name
 from ..model import Model
 from ..onnx.save import argument_names
@@ -108,7 +108,7 @@ def export(args: argparse.Namespace) -> int:
         else:
             _write(net, path)
     description = _description(path)
-    text = json.dumps(description, indent=1, ensure_ascii=False)
+    text = json_text(description, indent=1, ensure_ascii=False)
     with atomic_write(path.with_suffix(".json")) as file:
         file.write(text.encode("utf-8", "backslashreplace"))  # names of classes may be no text
     say(f"the network is in {path}, its description in {path.with_suffix('.json')}")

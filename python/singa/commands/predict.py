@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from ..data.picture_list import below
 from ..data.pictures import BrokenPictureError
+from ..files.json_text import json_text
 from ..launcher.command_line import command_parser, error_text, program_name, share
 from ..training.picture_classifier import PictureClassifier, Prediction
 from ..training.program import (
@@ -80,7 +80,13 @@ def predict(args: argparse.Namespace) -> int:
         raise ValueError(f"--top is for classes, and the network of {args.model} has numbers")
     top = 3 if args.top is None and key == "classes" else args.top
     with warnings_as_notes():
-        names = list(files(args.images))
+        return _answer(list(files(args.images)), classifier, top, args)
+
+
+def _answer(
+    names: Sequence[str], classifier: PictureClassifier, top: int | None, args: argparse.Namespace
+) -> int:
+    """Prints what the network says of pictures; returns 1 if some cannot be read, else 0."""
     width = max(len(name) for name in names)
     status = 0
     for start in range(0, len(names), _BATCH):
@@ -100,7 +106,7 @@ def predict(args: argparse.Namespace) -> int:
 
 def _line(name: str, prediction: Prediction, width: int, task: Task, as_json: bool) -> str:
     if as_json:
-        return json.dumps({"file": name, task.key: task.rounded(prediction)}, ensure_ascii=False)
+        return json_text({"file": name, task.key: task.rounded(prediction)}, ensure_ascii=False)
     figures = "  ".join(f"{label} {task.shown(value)}" for label, value in prediction)
     return f"{name:{width}}  {figures or 'no label'}"
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..drawing.chart import Curve
 from ..files.atomic import atomic_write
+from ..files.json_text import json_text
 from ..report.diagnostics import doctor
 from ..training import checkpoint, read_log
 from ..training.curves import PLACES, is_fraction, is_number, panels
@@ -112,7 +113,7 @@ def note_environment(folder: str | os.PathLike[str]) -> None:
     """Writes what `singa.doctor()` says of this machine into the folder of a run. Raises OSError if
     writing fails."""
     with atomic_write(Path(folder, _ENVIRONMENT), "w") as file:
-        json.dump(dict(doctor().rows()), file, indent=1)
+        file.write(json_text(dict(doctor().rows()), indent=1))
 
 
 def _read_environment(folder: Path) -> list[tuple[str, str]]:

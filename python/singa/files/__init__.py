@@ -1,2 +1,3 @@
 """Files: atomic writes (`atomic`), named arrays (`state_files`), whose names are compared with a
-model's (`fit`), and calls that OPCHECK saves (`replay_file`)."""
+model's (`fit`), calls that OPCHECK saves (`replay_file`), and JSON for others
+(`json_text`)."""

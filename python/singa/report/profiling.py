@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import statistics
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .. import distributed
 from .. import singa_wrap as _c
 from ..files.atomic import atomic_write
+from ..files.json_text import json_text
 from ..raw import words
 from ..raw.check import one_of
 from .collector import Collector
@@ -191,7 +191,7 @@ class profile(Collector):  # noqa: N801 (used as a function)
 
         def write() -> None:
             with atomic_write(path, "w") as file:
-                json.dump({"traceEvents": events, "displayTimeUnit": "ms"}, file)
+                file.write(json_text({"traceEvents": events, "displayTimeUnit": "ms"}))
 
         if all_ranks:
             distributed.on_main(write, f"trace {os.fspath(path)}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import socket
 import sys
 import threading
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from .._version import __version__
 from ..data.pictures import BrokenPictureError, picture_size
+from ..files.json_text import json_text
 from ..raw.process import get_num_threads
 from .batches import Batches, BusyError, PictureSizeError
 from .uploads import UploadError, pictures_in
@@ -284,7 +284,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, status: int, value: Any) -> None:
         reason = value.get("error", "")
-        self._write(status, json.dumps(value, ensure_ascii=False) + "\n", _JSON, reason)
+        self._write(status, json_text(value, ensure_ascii=False) + "\n", _JSON, reason)
 
     def _write(self, status: int, text: str, kind: str, reason: str = "") -> None:
         """Answers, and closes a connection on which a body may still arrive."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-import json
 import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..files.json_text import json_text
 from ..raw.check import names_keywords
 from .log_base import Record, TextLog
 
@@ -102,7 +102,7 @@ def _csv(rows: Iterable[Iterable[str]]) -> str:
 def _cell(value: Any) -> str:
     if value is None:
         return ""
-    return json.dumps(value) if isinstance(value, list | dict) else str(value)
+    return json_text(value) if isinstance(value, list | dict) else str(value)
 
 
 def _typed(row: _Row) -> Record:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Iterable
 from typing import Any
 
+from ..files.json_text import json_text
 from .csv_log import read_csv
 from .log_base import Record, TextLog
 
@@ -93,13 +93,4 @@ def _is_torn(path: str) -> bool:
 
 
 def _line(record: Record) -> str:
-    return json.dumps(_finite(record), allow_nan=False, ensure_ascii=False) + "\n"
-
-
-def _finite(value: Any) -> Any:
-    """The value with null for NaN and infinity."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list) else value
+    return json_text(record, ensure_ascii=False) + "\n"

@@ -150,7 +150,7 @@ class PictureClassifier:
 
     def values_of_inputs(self, inputs: NDArray[np.float32]) -> NDArray[np.float64]:
         """The same for what `inputs` returned. Raises ValueError if the network has not one output
-        for each class, label or number."""
+        for each class, label or number, and for outputs that are not finite, which say nothing."""
         dev = next(iter(self.net.get_states().values())).device
         self.net.eval()
         outputs = self.net(from_numpy(inputs, dev)).numpy()
@@ -159,7 +159,15 @@ class PictureClassifier:
                 f"[PictureClassifier] there are {len(self.class_names)} class names, and the "
                 f"network computes {outputs.shape} for {len(inputs)} pictures"
             )
-        return self.task.values(outputs)
+        with np.errstate(invalid="ignore"):
+            values = self.task.values(outputs)
+        if len(wrong := np.flatnonzero(~np.isfinite(values).all(1))):
+            raise ValueError(
+                f"[PictureClassifier] the network computes {outputs[wrong[0]].tolist()!s:.80} for "
+                f"picture {wrong[0] + 1} of {len(inputs)}, which is no answer: are its weights "
+                "finite?"
+            )
+        return values
 
     def predict(
         self,

@@ -204,6 +204,20 @@ def test_pictures_that_stay_of_several_sizes(classifier):
         classifier.inputs(pictures)
 
 
+def test_outputs_that_are_not_finite(classifier):
+    """NaN would be a class, or no label, and no JSON."""
+    pictures = [classifier.blank()] * 2
+    bias = classifier.net.get_states()["fc2.b"]
+    before = bias.numpy().copy()
+    try:
+        bias.copy_from_numpy(np.array([0, np.inf, 0, 0], np.float32))
+        with pytest.raises(ValueError, match=r"\[.*inf.*\] for picture 1 of 2, which is no answer"):
+            classifier.predict(pictures)
+    finally:
+        bias.copy_from_numpy(before)
+    assert len(classifier.predict(pictures)) == 2
+
+
 def test_what_is_missing_or_does_not_fit(classifier):
     with pytest.raises(ValueError, match=r"no transform for pictures: set net\.transform = "):
         PictureClassifier(classifier.net, ("a",) * 4)

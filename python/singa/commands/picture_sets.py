@@ -89,6 +89,11 @@ class PictureSets:
         training: dict[str, Any] = {"virtual_ranks": args.virtual_ranks}
         # A short last batch of pictures would disturb batch norm.
         training["drop_last"] = self.kind == "pictures" and len(self.train) > args.batch_size
+        if training["drop_last"] and (left := len(self.train) % args.batch_size):
+            say(
+                f"each epoch leaves out {left} of {counted(len(self.train), 'picture')}, others "
+                f"each time, since batches have {args.batch_size}"
+            )
         return (
             data.DataLoader(
                 self.train, args.batch_size, True, args.seed, self.augment, **common, **training

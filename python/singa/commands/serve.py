@@ -7,6 +7,7 @@ import errno
 import hashlib
 import threading
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -109,7 +110,7 @@ def serve(args: argparse.Namespace) -> int:
     require_pillow("serve")
     from PIL import Image
 
-    with StopSignals() as stop:
+    with StopSignals() as stop, warnings.catch_warnings():
         device = choose_device(args.device, args.threads)
         file = model_file.located(args.model)
         model = {"path": args.model, "sha256": _sha256(file)}
@@ -131,6 +132,7 @@ def serve(args: argparse.Namespace) -> int:
                 why += "; give another --port, or 0 for a free one"
             raise OSError(f"--host {args.host} --port {args.port}: {why}") from error
         Image.MAX_IMAGE_PIXELS = None  # Pillow's own limit, with a warning that is no line of a log
+        warnings.showwarning = lambda text, *_, **__: service.say(f"note: {text}")
         threading.Thread(target=service.serve_forever, args=(0.05,), daemon=True).start()
         host = f"[{args.host}]" if ":" in args.host else args.host
         url = f"http://{host}:{service.server_port}"

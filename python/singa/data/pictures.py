@@ -6,7 +6,10 @@ import contextlib
 import io
 import math
 import os
+import re
 import sys
+import threading
+import warnings
 from typing import IO, Any
 
 import numpy as np
@@ -37,6 +40,11 @@ _FORMATS = (
     "WEBP",
 )
 _GREY_16 = ("I;16", "I;16B", "I;16L", "I;16N", "I")
+#: How Pillow calls the bytes of such colours.
+_COLOURS_16 = re.compile(r"(RGB[AXa]?|LA);16")
+#: Levels of 16 bits that are all smaller are said: cameras write 10 to 14 bits of them.
+_DARK = 1 << 14
+_has_warned = threading.Event()
 
 #: A file's name, or an open binary file.
 File = str | os.PathLike[str] | IO[bytes]
@@ -59,9 +67,7 @@ class BrokenPictureError(ValueError):
     def __init__(self, op: str, path: File, error: Exception | str) -> None:
         unidentified = type(error).__name__ == "UnidentifiedImageError"
         self.reason = "not a picture" if unidentified else str(error) or type(error).__name__
-        is_path = isinstance(path, str | os.PathLike)
-        name = path if is_path else getattr(path, "name", "the file")
-        super().__init__(f"[{op}] {name}: {self.reason}")
+        super().__init__(f"[{op}] {_name_of(path)}: {self.reason}")
 
 
 def require_pillow(what: str) -> None:
@@ -84,8 +90,9 @@ def read_picture(
                   decoded, which is much faster for JPEG files; None (the default): never
 
     The picture is turned as its EXIF orientation says. Grey, palette, CMYK and other colours are
-    converted, 16-bit grey values are scaled. Transparent pixels are blended with white. Of an
-    animation, the first image counts.
+    converted, 16-bit values are scaled. Transparent pixels are blended with white. Of an animation,
+    the first image counts. A warning, one in a process, says if the 16-bit values of a picture use
+    14 bits or fewer, which makes it dark: which level is white is not guessed.
 
     Raises FileNotFoundError if there is no such file, BrokenPictureError, a ValueError, if it
     cannot be decoded, and ImportError without Pillow.
@@ -97,8 +104,10 @@ def read_picture(
     ((3, 6, 8), array([255,   0,   0], dtype=uint8))
     """
     check_channels("read_picture", channels)
-    picture = _decoded("read_picture", path, shorter_side)
+    picture, has_16_bits = _decoded("read_picture", path, shorter_side)
     try:
+        if has_16_bits:
+            _check_levels(picture, path)
         picture = _converted(picture, channels)
     except ValueError as error:
         raise BrokenPictureError("read_picture", path, error) from error
@@ -123,16 +132,16 @@ def read_mask(path: File) -> NDArray[np.int32]:
     >>> data.read_mask("mask.png")
     array([[2, 2, 2]], dtype=int32)
     """
-    mask = _decoded("read_mask", path, None)
+    mask, _ = _decoded("read_mask", path, None)
     if mask.mode not in ("1", "L", "P", *_GREY_16):
         reason = f"a mask must be grey or have a palette, this one is {mask.mode}"
         raise BrokenPictureError("read_mask", path, reason)
     return np.array(mask).astype(np.int32)
 
 
-def _decoded(op: str, path: Any, shorter_side: int | None) -> Any:
-    """The Pillow image in a file, turned as its EXIF orientation says. A JPEG picture may be
-    reduced, to more than `shorter_side`."""
+def _decoded(op: str, path: Any, shorter_side: int | None) -> tuple[Any, bool]:
+    """The Pillow image in a file, turned as its EXIF orientation says, and whether the file has
+    levels of 16 bits. A JPEG picture may be reduced, to more than `shorter_side`."""
     require_pillow(op)
     from PIL import Image, ImageOps
 
@@ -140,7 +149,7 @@ def _decoded(op: str, path: Any, shorter_side: int | None) -> Any:
         path = io.BytesIO(path)
     try:
         if isinstance(path, Image.Image):
-            return ImageOps.exif_transpose(path)
+            return ImageOps.exif_transpose(path), path.mode in _GREY_16
         with Image.open(path, formats=_known_formats()) as file:
             if shorter_side is not None and file.format == "JPEG":
                 # The decoder halves sides up to three times, and leaves them long enough.
@@ -149,10 +158,12 @@ def _decoded(op: str, path: Any, shorter_side: int | None) -> Any:
                     file.draft(
                         None, (math.ceil(file.width * scale), math.ceil(file.height * scale))
                     )
+            kinds = [str(tile[3]) for tile in file.tile]
+            has_16_bits = file.mode in _GREY_16 or any(map(_COLOURS_16.match, kinds))
             file.load()
             with contextlib.suppress(Exception):  # damaged EXIF data do not spoil the pixels
                 ImageOps.exif_transpose(file, in_place=True)
-            return file
+            return file, has_16_bits
     except FileNotFoundError:
         raise
     except Exception as error:  # decoders raise anything for damaged files
@@ -208,6 +219,32 @@ def from_array(image: NDArray[np.uint8]) -> Any:
     from PIL import Image
 
     return Image.fromarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0))
+
+
+def _name_of(path: Any) -> Any:
+    return path if isinstance(path, str | os.PathLike) else getattr(path, "name", "the file")
+
+
+def _check_levels(picture: Any, path: Any) -> None:
+    """Warns once in a process of a picture with 16 bits that is dark, perhaps since its levels use
+    fewer of them. Of colours Pillow has kept the upper 8 bits."""
+    if _has_warned.is_set():
+        return
+    is_grey = picture.mode in _GREY_16
+    levels = np.asarray(picture)
+    most = int((levels if is_grey else levels[..., : 1 if picture.mode == "LA" else 3]).max())
+    if not is_grey:
+        most = 256 * most + 255
+    if not 0 < most < _DARK:
+        return
+    _has_warned.set()
+    bits = max(most.bit_length(), 8)
+    warnings.warn(
+        f"[read_picture] {_name_of(path)}: no level is above {most}, and white is 65535, so it "
+        f"becomes dark. If {2**bits - 1} is white, multiply the levels by {2 ** (16 - bits)} and "
+        "save them with 16 bits. Other pictures may be so, too: this is said once",
+        stacklevel=3,
+    )
 
 
 def _converted(picture: Any, channels: int) -> Any:

@@ -96,7 +96,9 @@ def test_what_a_run_on_pictures_leaves(trained):
 def test_a_missing_matplotlib_is_named_once(run, colours, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
     assert run("--data", colours, *QUICK, "--out", tmp_path / "run") == 0
-    assert capsys.readouterr().out.count("needs matplotlib: pip install matplotlib") == 1
+    said = capsys.readouterr().out
+    assert said.count("needs matplotlib: pip install matplotlib") == 1
+    assert said.count("each epoch leaves out 4 of 36 pictures, others each time, since") == 1
     assert len(log_of(tmp_path / "run")) == 2
     assert not (tmp_path / "run/curves.png").exists()
 

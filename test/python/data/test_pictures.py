@@ -1,13 +1,16 @@
 """Decoding of picture files of all kinds."""
 
+import struct
 import sys
+import threading
+import zlib
 
 import numpy as np
 import pytest
 from picture_folders import smooth
 from PIL import Image
 from singa import data
-from singa.data import BrokenPictureError, read_mask, read_picture
+from singa.data import BrokenPictureError, pictures, read_mask, read_picture
 
 PICTURE = smooth(0)
 
@@ -50,6 +53,64 @@ def test_16_bits_are_scaled(tmp_path, suffix, dtype):
     np.testing.assert_array_equal(
         read_picture(tmp_path / f"a.{suffix}"), np.broadcast_to(expected, (3, 24, 32))
     )
+
+
+def png_16(path, levels):
+    """Writes levels (H, W, channels) of 16 bits, which Pillow does not."""
+    height, width, channels = levels.shape
+    kind = {1: 0, 2: 4, 3: 2, 4: 6}[channels]
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in levels)
+    content = b"\x89PNG\r\n\x1a\n"
+    for name, part in (
+        (b"IHDR", struct.pack(">IIBBBBB", width, height, 16, kind, 0, 0, 0)),
+        (b"IDAT", zlib.compress(rows)),
+        (b"IEND", b""),
+    ):
+        content += struct.pack(">I", len(part)) + name + part
+        content += struct.pack(">I", zlib.crc32(name + part))
+    path.write_bytes(content)
+
+
+@pytest.fixture
+def no_warning_before(monkeypatch):
+    monkeypatch.setattr(pictures, "_has_warned", threading.Event())
+
+
+@pytest.mark.usefixtures("no_warning_before")
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+@pytest.mark.parametrize(("bits", "factor"), [(8, 256), (12, 16), (14, 4)])
+def test_16_bits_of_which_few_are_used(tmp_path, channels, bits, factor):
+    """The pixels are those of 16 bits, and one warning says that they are dark."""
+    most = 2**bits - 1
+    levels = np.full((4, 5, channels), most - 1 if channels == 1 else most, np.uint16)
+    levels[..., channels - 1 + channels % 2 :] = 65535  # what is not transparent
+    for name in ("a.png", "b.png"):
+        png_16(tmp_path / name, levels)
+    said = rf"a\.png: no level is above {levels[0, 0, 0]}, and white is 65535.* If {most} is white"
+    with pytest.warns(UserWarning, match=f"{said}, multiply the levels by {factor} ") as caught:
+        found = read_picture(tmp_path / "a.png")
+        read_picture(tmp_path / "b.png")
+    assert len(caught) == 1
+    dark = levels[0, 0, 0] / 65535 * 255
+    assert found.max() == (round(dark) if channels == 1 else int(dark))
+
+
+@pytest.mark.usefixtures("no_warning_before")
+def test_32_bits_with_levels_of_8(tmp_path):
+    Image.fromarray(np.full((2, 2), 255, np.int32)).save(tmp_path / "a.tif")
+    with pytest.warns(UserWarning, match=r"a\.tif: no level is above 255, .* by 256 and save"):
+        assert read_picture(tmp_path / "a.tif").max() == 1
+
+
+@pytest.mark.usefixtures("no_warning_before")
+def test_16_bits_of_which_nothing_is_said(tmp_path):
+    """Light ones, black ones, and 16 bits of three colours together."""
+    for value in (0, 1 << 14):
+        png_16(tmp_path / "a.png", np.full((2, 2, 1), value))
+        assert read_picture(tmp_path / "a.png").max() == round(value / 65535 * 255)
+    head = struct.pack("<2sIHHIIiiHHIIiiII", b"BM", 58, 0, 0, 54, 40, 1, 1, 1, 16, 0, 4, 0, 0, 0, 0)
+    (tmp_path / "a.bmp").write_bytes(head + struct.pack("<HH", 1 << 10, 0))
+    assert read_picture(tmp_path / "a.bmp").max() == 8
 
 
 def test_32_bits_beyond_16_are_refused(tmp_path):

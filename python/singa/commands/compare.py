@@ -48,8 +48,11 @@ def compare(args: argparse.Namespace) -> int:
     """Writes the page; returns the exit status."""
     template = page_template("compare.html")
     runs, notes = [], []
+    known: dict[Path, Path] = {}
     for path in args.runs:
         try:
+            if (same := known.setdefault(path.resolve(), path)) is not path:
+                raise ValueError(f"{path} is the run {same}, which is shown once")
             runs.append(read_run(path))
         except (OSError, ValueError) as error:
             print(f"{PROG}: {error}", file=sys.stderr, flush=True)

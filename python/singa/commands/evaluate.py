@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import data
+from ..data.picture_list import some
 from ..files.json_text import json_text
 from ..launcher.command_line import command_parser
 from ..raw.words import counted
@@ -35,6 +36,7 @@ from ..training.program import (
     warnings_as_notes,
 )
 from . import predictions
+from .picture_sets import columns_of
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -76,7 +78,7 @@ def _pictures(args: argparse.Namespace, classifier: PictureClassifier) -> Any:
         with warnings_as_notes():
             found = data.ImageFolder(
                 args.data,
-                columns=args.columns and tuple(args.columns.split(",")),
+                columns=columns_of(args.columns),
                 classes=classifier.class_names,
                 task=classifier.task.kind,
                 channels=classifier.channels,
@@ -102,8 +104,12 @@ def _pictures(args: argparse.Namespace, classifier: PictureClassifier) -> Any:
     # What it says of the data is no part of a JSON object.
     with contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext():
         sets = predictions.sets_of(settings)
-    if sets.classes != classifier.class_names:
-        raise ValueError(f"the data of {run} have other classes than {args.model}")
+    task, own = sets.task, classifier.task
+    if (task.kind, sets.classes) != (own.kind, classifier.class_names):
+        raise ValueError(
+            f"the data of {run} have the {task.key} {some(sets.classes)}, and {args.model} has the "
+            f"{own.key} {some(classifier.class_names)}"
+        )
     return sets.test
 
 

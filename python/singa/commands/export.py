@@ -112,7 +112,9 @@ def export(args: argparse.Namespace) -> int:
     with atomic_write(path.with_suffix(".json")) as file:
         file.write(text.encode("utf-8", "backslashreplace"))  # names of classes may be no text
     say(f"the network is in {path}, its description in {path.with_suffix('.json')}")
-    if description["class_names"] and description["transform"]:
+    (output, *others) = description["outputs"]
+    is_list = not others and len(output["shape"] or ()) == 2
+    if description["class_names"] and description["transform"] and is_list:
         say(f"to use it: {program_name('predict')} {path} PICTURE...")
     return 0
 

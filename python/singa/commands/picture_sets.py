@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import csv
 import hashlib
 import os
 import warnings
@@ -299,7 +300,7 @@ def choose_by_pictures(args: argparse.Namespace) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # `load` warns
         place = args.data if parts is None else parts[0]
-        listed = data.ImageFolder(place, columns=_columns(args), task=task_name(args))
+        listed = data.ImageFolder(place, columns=columns_of(args.columns), task=task_name(args))
     if args.size is None:
         args.size = fitting_size(args.architecture, usual_sides(listed.paths)[0])
     if args.epochs is None:
@@ -312,8 +313,11 @@ def choose_by_pictures(args: argparse.Namespace) -> None:
     args.settings |= {"size": args.size, "epochs": args.epochs}
 
 
-def _columns(args: argparse.Namespace) -> Any:
-    return args.columns and tuple(args.columns.split(","))
+def columns_of(text: str | None) -> tuple[str, ...] | None:
+    """The names that --columns has: separated by commas, and those with a comma in quotes."""
+    if text is None:
+        return None
+    return tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True)))
 
 
 def task_name(args: argparse.Namespace) -> str:
@@ -350,7 +354,7 @@ def _load_pictures(args: argparse.Namespace, statistics: Statistics | None) -> P
     # The cache and the check of all files are worth it only with the sizes that are needed.
     common: dict[str, Any] = {"on_error": "skip", "cache": args.cache}
     common["shorter_side"] = round(args.size / 0.875 * 1.5)
-    common |= {"task": task_name(args), "columns": _columns(args)}
+    common |= {"task": task_name(args), "columns": columns_of(args.columns)}
     root = Path(args.data)
     parts = parts_of(args.data)
     with warnings_as_notes():
@@ -359,6 +363,8 @@ def _load_pictures(args: argparse.Namespace, statistics: Statistics | None) -> P
             # Older runs keep the default, also where a column says what is held out.
             is_asked = whole.held_out is None or "split" in args.given
             train, test = whole.split(args.split if is_asked else None, args.seed)
+            if whole.held_out is not None:
+                say(f"column {whole._split_column!r} says which pictures are held out")
         else:
             if not _has_pictures(parts[1]):
                 raise ValueError(

@@ -66,6 +66,10 @@ def load_start(path: str, name: str | None) -> Start:
     shape: tuple[int, ...] = like[0] if isinstance(like, tuple) else ()
     if classifier.channels != 3 or len(shape) != 4:
         raise ValueError(f"--weights {path} is of a network that is not for pictures in colours")
+    try:
+        classifier.values([classifier.blank()])
+    except ValueError as error:
+        raise ValueError(f"--weights {path}: {error}") from None
     steps = classifier.transform
     last = steps.transforms[-1] if isinstance(steps, Compose) and steps.transforms else steps
     mean, std = (last.mean, last.std) if isinstance(last, Normalize) else ((0.0,) * 3, (1.0,) * 3)

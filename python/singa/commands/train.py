@@ -54,6 +54,7 @@ import numpy as np
 import singa
 
 from .. import autograd, device, distributed, models
+from ..data.picture_list import is_visible
 from ..launcher.command_line import command_parser, program_name, share
 from ..model import Model
 from ..tensor import Tensor, from_numpy
@@ -68,6 +69,7 @@ from ..training.program import (
     say,
 )
 from ..training.recipe import (
+    QUICK,
     RECIPE,
     SMALL_NETWORKS,
     add_recipe_arguments,
@@ -204,8 +206,20 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     args = parse_run(
         parser, argv, SETTINGS, lambda args: Path("runs") / _name(args, kind), more_epochs=True
     )
+    if args.resume:
+        _check_quick(parser, args)
     _check_model(parser, args)
     return args
+
+
+def _check_quick(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """Exits with an error if a run is resumed with a --quick that it did not have."""
+    for name, value in (QUICK if args.quick else {}).items():
+        if name not in args.given and getattr(args, name) != value:
+            parser.error(
+                f"--quick: the run in {args.out} began with --{name} {getattr(args, name)}: leave "
+                "out --quick"
+            )
 
 
 def _share(text: str) -> float:
@@ -217,10 +231,8 @@ def _share(text: str) -> float:
 
 def _set_defaults(parser: argparse.ArgumentParser, given: argparse.Namespace) -> str:
     """Sets the defaults that depend on the data and on other options; returns the kind of data."""
-    kind = "generated"
-    # What is wrong with the data is said later, as an error of files.
-    with contextlib.suppress(OSError, ValueError):
-        kind = picture_sets.kind_of(given.data, given.download)
+    # What is wrong with the data is said before options are called wrong for them.
+    kind = picture_sets.kind_of(given.data, given.download)
     if kind == "mnist":
         parser.set_defaults(model="lenet")
     if kind == "pictures":
@@ -241,9 +253,9 @@ def _name(args: argparse.Namespace, kind: str) -> str:
 
 def _check_model(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     """Chooses the architecture. Exits with an error for a model that the data do not have."""
-    kind = "generated"
-    with contextlib.suppress(OSError, ValueError):
-        kind = picture_sets.kind_of(args.data, args.download)
+    kind = picture_sets.kind_of(args.data, args.download)
+    if kind == "pictures":
+        _check_places(parser, args)
     task = picture_sets.task_name(args)
     for name in ("class_weights", "label_smoothing"):
         if task != "classes" and getattr(args, name):
@@ -262,6 +274,22 @@ def _check_model(parser: argparse.ArgumentParser, args: argparse.Namespace) -> N
     for name in OF_PICTURES:
         if getattr(args, name) != parser.get_default(name):
             parser.error(f"--{name.replace('_', '-')} is for a folder of pictures")
+
+
+def _check_places(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """Exits with an error if the pictures of the run or its cache would lie among those of the
+    data, as another class. A run that is resumed stays where it is."""
+    roots = picture_sets.parts_of(args.data) or (Path(args.data),)
+    for name in ("cache",) if args.resume else ("out", "cache"):
+        place = getattr(args, name)
+        for root in roots if place and place != "memory" and Path(args.data).is_dir() else ():
+            with contextlib.suppress(ValueError):  # it lies elsewhere
+                inner = Path(place).resolve().relative_to(root.resolve())
+                if all(map(is_visible, inner.parts)):
+                    parser.error(
+                        f"--{name} {place} lies in {root}, where its pictures would be a class: "
+                        f"give another --{name}"
+                    )
 
 
 def train(args: argparse.Namespace) -> int:

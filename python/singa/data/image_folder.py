@@ -107,7 +107,8 @@ class ImageFolder(ItemLists):
         if root.is_file() and root.suffix.lower() in label_file.SUFFIXES and csv is None:
             root, csv = root.parent, root.name
         if not root.is_dir():
-            raise FileNotFoundError(f"[ImageFolder] {root} is no folder")
+            what = "is no folder" if root.exists() else "does not exist"
+            raise FileNotFoundError(f"[ImageFolder] {root} {what}")
         self.name = root.resolve().name
         self._split_column = ""
         self.held_out: NDArray[np.bool_] | None = None

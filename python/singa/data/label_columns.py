@@ -109,7 +109,13 @@ def _given(
             raise ValueError(f"[ImageFolder] {file} has no column {name!r}: {rows[0][1]}")
         if header.count(name.lower()) > 1:
             raise ValueError(f"[ImageFolder] {file} has two columns {name!r}: {rows[0][1]}")
+    if twice := [name for i, name in enumerate(columns) if name.lower() in _lower(columns[:i])]:
+        raise ValueError(f"[ImageFolder] columns names {twice[0]!r} twice: {tuple(columns)}")
     return [header.index(name.lower()) for name in columns]
+
+
+def _lower(names: Sequence[str]) -> list[str]:
+    return [name.lower() for name in names]
 
 
 def _without_names(

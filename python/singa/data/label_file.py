@@ -50,8 +50,8 @@ def read(
 ) -> Listed:
     """Pictures below `root` that a CSV file lists, each once. Warns of those that it lists twice.
 
-    Raises FileNotFoundError if a picture is missing, unless `keep_missing`, ValueError for other
-    contents.
+    Raises FileNotFoundError if a picture is missing, with `keep_missing` if all are; ValueError for
+    other contents.
     """
     rows = _rows(file)
     if not rows:
@@ -65,7 +65,7 @@ def read(
     places: dict[str, int] = {}  # in `listed`
     lines: list[tuple[int, bool | None]] = []  # of these pictures: the first, and the part
     missing: dict[str, str] = {}
-    twice, dropped = [], 0
+    twice, dropped, finds_some = [], 0, False
     parts = {} if chosen.split is None else _held_out(file, rows, chosen)
     for number, row in rows:
         where = f"[ImageFolder] {file}, line {number}"
@@ -81,7 +81,10 @@ def read(
             )
         label = kind.label(where, [row[place].strip() for place in chosen.labels], names)
         name = row[chosen.file].strip()
+        if not name:
+            raise ValueError(f"{where}: names no picture: write its file, or remove the line")
         path = complete(name)
+        finds_some = finds_some or path is not None
         if path is None:
             missing[name] = f"{name} (line {number})"
             path = root / name
@@ -106,7 +109,7 @@ def read(
         listed.labels.append(label)
         if listed.held_out is not None:
             listed.held_out.append(bool(held_out))
-    if missing and not keep_missing:
+    if missing and not (keep_missing and finds_some):
         raise FileNotFoundError(
             f"[ImageFolder] {file} lists {counted(len(missing), 'file')} not below {root}: "
             f"{some(list(missing.values()))}{_where_it_is(complete, next(iter(missing)))}"
@@ -136,8 +139,10 @@ def _rows(file: Path) -> Rows:
             f"[ImageFolder] {file}, line {line}: the file is no text in UTF-8: save it as CSV in "
             "UTF-8"
         ) from None
+    said = re.match("sep=(.)\r?\n", text)  # as Excel has it
+    text = text if said is None else "\n" + text[said.end() :]
     stream = io.StringIO(text, newline="")
-    reader = csv.reader(stream, delimiter=_delimiter(text))
+    reader = csv.reader(stream, delimiter=_delimiter(text) if said is None else said[1])
     try:
         return [(reader.line_num, row) for row in reader if any(row)]
     except csv.Error as error:
@@ -156,8 +161,8 @@ def _where_it_is(complete: Suffixes, name: str) -> str:
     """What an error about a missing file adds if there is one like it."""
     if (there := complete.elsewhere(name)) is not None:
         return (
-            f"; there is {there}: move the CSV file to the folder where its paths begin, or give "
-            "data.ImageFolder that folder, and csv="
+            f"; there is {there}: write {there.relative_to(complete.root)}, move the CSV file to "
+            "the folder where its paths begin, or give data.ImageFolder that folder, and csv="
         )
     if Path(name).is_file():
         return f"; paths begin where the CSV file is, and {name} is below the current folder"

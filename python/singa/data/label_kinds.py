@@ -195,6 +195,8 @@ class SeveralLabels(LabelKind):
                     "leave out task='multilabel' (singa train: --multilabel)"
                 )
         known = _known(found, given, file, "labels")
+        if given is None and len(names) == 1 and max(map(len, lists)) == 1:
+            check_numbers(file, [name for each in lists for name in each])
         if given is None and (said := said_of_names(known)):
             _warn(f"{file}: {said}", 5)
         places = {name: place for place, name in enumerate(known)}
@@ -282,7 +284,8 @@ def _known(
         raise ValueError(f"[ImageFolder] {kind} a name twice: {known}")
     if unknown := [name for name in found if name not in known]:
         raise ValueError(
-            f"[ImageFolder] {where} has {what} that are not in `classes`: {some(unknown)}"
+            f"[ImageFolder] {where} has {what} that are not in `classes`: {some(unknown)}; these "
+            f"are {some(known)}"
         )
     return known
 
@@ -313,8 +316,8 @@ def is_number(text: str) -> bool:
         return False
 
 
-def check_classes(file: Path, names: Sequence[str]) -> None:
-    """Raises ValueError for labels that are no classes, but numbers to predict, or lists."""
+def check_numbers(file: Path, names: Sequence[str]) -> None:
+    """Raises ValueError for labels that are numbers to predict."""
     found = set(names)
     if all(map(is_number, found)):
         fractions = sorted(name for name in found if not float(name).is_integer())
@@ -326,6 +329,12 @@ def check_classes(file: Path, names: Sequence[str]) -> None:
                 "task='regression' predicts numbers (singa train: --regression); "
                 f"{_NAMES_ARE_CLASSES}"
             )
+
+
+def check_classes(file: Path, names: Sequence[str]) -> None:
+    """Raises ValueError for labels that are no classes, but numbers to predict, or lists."""
+    check_numbers(file, names)
+    found = set(names)
     for delimiter in "|;, ":
         lists = sorted(name for name in found if delimiter in name)
         if lists and (delimiter in "|;" or _are_lists(found, lists, delimiter)):

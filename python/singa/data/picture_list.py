@@ -103,10 +103,13 @@ class Suffixes:
         return None
 
     def elsewhere(self, name: str) -> Path | None:
-        """A picture in a folder below the root to which the name's last part belongs."""
+        """A picture below the root that has the name's last part, perhaps in other letters of
+        upper and lower case."""
         last = name.replace("\\", "/").rpartition("/")[2]
-        for stem, path in self._stems().items():
-            if last in (stem.name, path.name):
+        known = {each: path for stem, path in self._stems().items() for each in (stem, path)}
+        for like in (str, str.casefold):
+            found = (path for each, path in known.items() if like(each.name) == like(last))
+            if path := next(found, None):
                 return path
         return None
 

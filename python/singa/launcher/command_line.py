@@ -45,6 +45,13 @@ class CommandParser(argparse.ArgumentParser):
             )
         return found
 
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """As ArgumentParser's. An empty text, such as that of an unset variable, would mean the
+        current folder, or nothing; words of other programs may be empty."""
+        if not arg_string and action.nargs not in (argparse.REMAINDER, argparse.PARSER):
+            raise argparse.ArgumentError(action, "expected a value, got an empty text")
+        return super()._get_value(action, arg_string)
+
     def error(self, message: str) -> NoReturn:
         """As ArgumentParser's."""
         if wrong := re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)$", message):

@@ -14,6 +14,7 @@ from ..data.pictures import File, check_channels, is_pillow
 from ..data.transforms import Transform
 from ..model import Model
 from ..raw.check import integer
+from ..raw.words import counted
 from ..tensor import from_numpy
 from .model_file import FILE_NAME, load, write
 from .task import Answer, Task, task_of
@@ -157,7 +158,7 @@ class PictureClassifier:
         if outputs.shape != (len(inputs), len(self.class_names)):
             raise ValueError(
                 f"[PictureClassifier] there are {len(self.class_names)} class names, and the "
-                f"network computes {outputs.shape} for {len(inputs)} pictures"
+                f"network computes {outputs.shape} for {counted(len(inputs), 'picture')}"
             )
         with np.errstate(invalid="ignore"):
             values = self.task.values(outputs)

@@ -163,10 +163,9 @@ def _weights_file(path: Path) -> tuple[Path, Path | None]:
     if not file.exists():
         others = sorted(path.glob("*.safetensors"))
         if len(others) != 1:
-            raise FileNotFoundError(
-                f"[load_pretrained] {path} holds no model.safetensors, but {len(others)} other "
-                ".safetensors files"
-            )
+            names = ", ".join(other.name for other in others[:5])
+            also = f"; give one of {names}" if others else " and no other .safetensors file"
+            raise FileNotFoundError(f"[load_pretrained] {path} holds no model.safetensors{also}")
         file = others[0]
     return file, path
 

@@ -127,7 +127,7 @@ def parse_run(
             value = saved.get(name, parser.get_default(name))  # older runs may lack a setting
             if getattr(given, name) != value:
                 option = "--" + name.replace("_", "-")
-                was = "not given" if value is None else value
+                was = "not given" if value is None or value is False else value
                 parser.error(
                     f"{option} was {was} when the run in {args.out} started, and stays so: "
                     f"leave out {option}"

@@ -17,6 +17,7 @@ from .program import at_least, say
 from .progress import Progress
 
 __all__ = [
+    "QUICK",
     "RECIPE",
     "SMALL_NETWORKS",
     "add_recipe_arguments",
@@ -44,6 +45,10 @@ RECIPE = (
     *("epochs", "batch_size", "lr", "schedule", "warmup", "momentum", "weight_decay"),
     *("label_smoothing", "no_augment", "seed", "dtype", "optimizer", "virtual_ranks"),
 )
+
+
+#: What --quick sets, unless it is given.
+QUICK = {"epochs": 5, "images": 5000}
 
 
 def add_recipe_arguments(
@@ -98,7 +103,7 @@ def add_recipe_arguments(
 def set_recipe_defaults(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
     """Sets the defaults that depend on --quick and --optimizer."""
     if given.quick:
-        parser.set_defaults(epochs=5, images=5000)
+        parser.set_defaults(**QUICK)
     if given.optimizer == "adamw":
         if given.momentum != parser.get_default("momentum"):
             parser.error("--momentum is for --optimizer sgd")

@@ -70,7 +70,8 @@ def test_a_file_by_the_test_pictures_of_a_run(trained, tmp_path, capsys):
     net.class_names = ["red", "green", "blue"]
     net.save(tmp_path / "other.singa")
     assert evaluate(tmp_path / "other.singa", "--data", trained) == 1
-    assert f"the data of {trained} have other classes than" in capsys.readouterr().err
+    said = f"the data of {trained} have the classes blue, green, red, and "
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_a_file_by_the_test_pictures_of_a_run(trained, tmp_path, capsys):
         (["RUN/model.safetensors"], 1, "give --data"),
         (["RUN", "--columns", "a,b"], 2, "--columns is for the CSV file of --data"),
         (["RUN", "--data", "RUN", "--columns", "a,b"], 1, "--columns is for a CSV file, and"),
-        (["RUN", "--data", "new"], 1, "classes that are not in `classes`: pink"),
+        (["RUN", "--data", "new"], 1, "not in `classes`: pink; these are blue, green, red"),
     ],
 )
 def test_errors(trained, tmp_path, monkeypatch, capsys, arguments, status, message):

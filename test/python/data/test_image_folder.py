@@ -100,7 +100,7 @@ def test_empty_folders_and_formats_that_pillow_lacks_are_named(folder):
 
 
 def test_nothing_found(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no is no folder"):
+    with pytest.raises(FileNotFoundError, match="no does not exist"):
         ImageFolder(tmp_path / "no")
     with pytest.raises(FileNotFoundError, match=r"CLASS/picture\.jpg, or a CSV file"):
         ImageFolder(tmp_path)
@@ -119,7 +119,7 @@ def test_classes_of_another_set(folder, tmp_path):
     classes = ImageFolder(folder).classes
     found = ImageFolder(part, classes=classes)
     assert (found.classes, found.labels.tolist()) == (classes, [0, 2])
-    with pytest.raises(ValueError, match="not in `classes`: blue"):
+    with pytest.raises(ValueError, match="not in `classes`: blue; these are red, green"):
         ImageFolder(folder, classes=("red", "green"))
     with pytest.raises(ValueError, match="a name twice"):
         ImageFolder(folder, classes=("red", "red"))

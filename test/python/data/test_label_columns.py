@@ -34,6 +34,8 @@ def expect_all(found):
         (["file\tlabel", "FILE\tb", "FILE\tb", "FILE\tr", "FILE\tr"], "list.tsv"),
         (["FILE\tb", "FILE\tb", "FILE\tr", "FILE\tr"], "list.txt"),
         (["file|label", "FILE|b", "FILE|b", "FILE|r", "FILE|r"], "list.csv"),
+        (["sep=;", "file;label", "FILE;b", "FILE;b", "FILE;r", "FILE;r"], "list.csv"),
+        (["sep=|\r", "FILE|b", "FILE|b", "FILE|r", "FILE|r"], "list.csv"),
         (["b;FILE", "b;FILE", "r;FILE", "r;FILE"], "list.csv"),  # the label first, no names
         (["file,label,", "FILE,b,", "FILE,b,", "FILE,r,", "FILE,r,"], "list.csv"),
     ],
@@ -48,6 +50,24 @@ def test_paths_of_the_first_line_and_the_others(folder, change):
     lines = [f"{path.replace(*change)},{path[0]}" for path in PATHS]
     expect_all(listed(folder, lines))
     expect_all(listed(folder, ["file,label", *lines]))
+
+
+@pytest.mark.parametrize("path", [r"C:\pets\blue\0.jpg", "blue/0.JPG", "file:///pets/blue/0.jpg"])
+def test_paths_none_of_which_is_there(folder, path):
+    """Also where missing files are left out, the message says what to write."""
+    with pytest.raises(
+        FileNotFoundError, match=r"there is .*/blue/0\.jpg: write blue/0\.jpg, move"
+    ):
+        listed(folder, ["file,label", f"{path},b"], on_error="skip")
+    with pytest.warns(UserWarning, match="1 of 2 files cannot be read and are left out"):
+        assert len(listed(folder, ["file,label", f"{path},b", "FILE,b"], on_error="skip")) == 1
+
+
+def test_lines_without_a_picture(folder):
+    with pytest.raises(
+        ValueError, match=r"list\.csv, line 3: names no picture: write its file, or"
+    ):
+        listed(folder, ["file,label", "FILE,b", ",r"], on_error="skip")
 
 
 def test_columns_without_usual_names(folder):
@@ -134,7 +154,10 @@ def test_names_that_may_be_mistakes_are_said(folder, labels, said):
 
 
 def test_where_missing_pictures_are(folder, monkeypatch):
-    below = r"2 files not below .*: 0\.jpg \(line 2\), 1\.png \(line 3\); there is .*/0\.jpg: move"
+    below = (
+        r"2 files not below .*: 0\.jpg \(line 2\), 1\.png \(line 3\); there is .*/0\.jpg: write "
+        r"blue/0\.jpg, move the CSV file"
+    )
     with pytest.raises(FileNotFoundError, match=below):
         listed(folder, ["file,label", "0.jpg,b", "1.png,r"])
     monkeypatch.chdir(folder.parent)

@@ -86,6 +86,15 @@ def test_labels_of_another_set(folder):
         quietly(folder, "file,labels", ["sea|fog"], task="multilabel", classes=classes)
 
 
+def test_numbers_are_no_labels(folder):
+    with pytest.raises(
+        ValueError, match=r"the labels are numbers, not classes \(0\.5\): task='regr"
+    ):
+        listed(folder, "file,age", ["0.5", "2"], task="multilabel")
+    found = quietly(folder, "file,ids", ["0.5|2", "2"], task="multilabel")
+    assert found.classes == ("0.5", "2")
+
+
 def test_numbers(folder):
     found = listed(folder, "file,target", ["1.5", "-2", "1e3", "0"], task="regression")
     assert (found.task, found.classes, found.labels.dtype) == ("regression", ("target",), "float32")

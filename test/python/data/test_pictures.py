@@ -87,10 +87,9 @@ def test_16_bits_of_which_few_are_used(tmp_path, channels, bits, factor):
     for name in ("a.png", "b.png"):
         png_16(tmp_path / name, levels)
     said = rf"a\.png: no level is above {levels[0, 0, 0]}, and white is 65535.* If {most} is white"
-    with pytest.warns(UserWarning, match=f"{said}, multiply the levels by {factor} ") as caught:
+    with pytest.warns(UserWarning, match=f"{said}, multiply the levels by {factor} "):
         found = read_picture(tmp_path / "a.png")
-        read_picture(tmp_path / "b.png")
-    assert len(caught) == 1
+    read_picture(tmp_path / "b.png")  # a warning would be an error
     dark = levels[0, 0, 0] / 65535 * 255
     assert found.max() == (round(dark) if channels == 1 else int(dark))
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..raw import words
-from ..raw.check import integer, names_keywords, one_of
+from ..raw.check import distinct_texts, integer, names_keywords, one_of, texts
 from ..raw.words import counted
 from . import label_file, picture_list
 from .dataset import ItemLists
@@ -70,7 +70,7 @@ class ImageFolder(ItemLists):
     of a CSV file without two columns, a picture with two classes, lists of classes, and numbers
     that are no classes (give `classes` if they are), unless the task is theirs; for folders that
     are called train, test and the like, which are parts of a data set; for another task without a
-    CSV file; ImportError without Pillow.
+    CSV file; TypeError for a text instead of a list of names; ImportError without Pillow.
 
     >>> from pathlib import Path
     >>> from PIL import Image
@@ -103,11 +103,15 @@ class ImageFolder(ItemLists):
             shorter_side = integer("ImageFolder", "shorter_side", shorter_side, 1)
         self.shorter_side = shorter_side
         self.task = one_of("ImageFolder", "task", task, KINDS)
+        if classes is not None:
+            classes = distinct_texts("ImageFolder", "classes", classes)
+        if columns is not None:
+            columns = texts("ImageFolder", "columns", columns)
         root = Path(path)
         if root.is_file() and root.suffix.lower() in label_file.SUFFIXES and csv is None:
             root, csv = root.parent, root.name
         if not root.is_dir():
-            what = "is no folder" if root.exists() else "does not exist"
+            what = "is no folder and no CSV file" if root.exists() else "does not exist"
             raise FileNotFoundError(f"[ImageFolder] {root} {what}")
         self.name = root.resolve().name
         self._split_column = ""

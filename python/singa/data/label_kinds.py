@@ -280,8 +280,7 @@ def _known(
     """The names that are given, among which are those that were found; or else these."""
     known = tuple(str(name) for name in (found if given is None else given))
     if len(set(known)) < len(known):
-        kind = f"{where}: the columns have" if given is None else "classes has"
-        raise ValueError(f"[ImageFolder] {kind} a name twice: {known}")
+        raise ValueError(f"[ImageFolder] {where}: the columns have a name twice: {known}")
     if unknown := [name for name in found if name not in known]:
         raise ValueError(
             f"[ImageFolder] {where} has {what} that are not in `classes`: {some(unknown)}; these "

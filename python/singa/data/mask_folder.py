@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..raw.check import integer, names_keywords
+from ..raw.check import distinct_texts, integer, names_keywords
 from ..raw.words import counted
 from .dataset import ItemLists
 from .picture_cache import PictureCache
@@ -45,7 +46,7 @@ class MaskFolder(ItemLists):
     Attributes: `paths` and `mask_paths`, `classes`, `broken`, `name`.
 
     Raises FileNotFoundError if a folder is missing, has no pictures, or a picture has no mask,
-    ValueError if it has two; ImportError without Pillow.
+    ValueError if it has two; ImportError without Pillow. Warns of masks without a picture.
 
     >>> from pathlib import Path
     >>> from PIL import Image
@@ -78,7 +79,9 @@ class MaskFolder(ItemLists):
             if not folder.is_dir():
                 raise FileNotFoundError(f"[MaskFolder] {folder} is no folder")
         self.name = root.resolve().name
-        self.classes = None if classes is None else tuple(str(name) for name in classes)
+        self.classes: tuple[str, ...] | None = None
+        if classes is not None:
+            self.classes = distinct_texts("MaskFolder", "classes", classes)
         #: Whether 255 was given as the number that is no class.
         self._ignores_white = ignore is not None
         self.ignore = integer("MaskFolder", "ignore", _WHITE if ignore is None else ignore)
@@ -99,6 +102,12 @@ class MaskFolder(ItemLists):
             )
         if not paths:
             raise FileNotFoundError(f"[MaskFolder] no pictures in {root / images}")
+        if alone := [mask for stem, mask in found.items() if stem not in set(stems)]:
+            warnings.warn(
+                f"[MaskFolder] not used: {counted(len(alone), 'mask')} without a picture of the "
+                f"same name in {root / images}: {some(alone)}",
+                stacklevel=3,
+            )
         self.paths: tuple[Path, ...] = tuple(paths)
         self.mask_paths: tuple[Path, ...] = tuple(found[stem] for stem in stems)
         self.broken: Broken

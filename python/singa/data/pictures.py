@@ -125,7 +125,8 @@ def read_mask(path: File) -> NDArray[np.int32]:
     Of a palette picture the numbers are the classes, of a grey one (8 or 16 bits) the values, of a
     black and white one 0 and 1. An EXIF orientation is applied.
 
-    Raises as read_picture does, and BrokenPictureError for a picture with several channels.
+    Raises as read_picture does, and BrokenPictureError for a picture with several channels, and for
+    JPEG, which changes numbers.
 
     >>> from PIL import Image
     >>> Image.new("L", (3, 1), 2).save("mask.png")
@@ -133,6 +134,9 @@ def read_mask(path: File) -> NDArray[np.int32]:
     array([[2, 2, 2]], dtype=int32)
     """
     mask, _ = _decoded("read_mask", path, None)
+    if getattr(mask, "format", None) in ("JPEG", "MPO"):
+        reason = "a mask must be a picture without loss, such as PNG: JPEG changes numbers"
+        raise BrokenPictureError("read_mask", path, reason)
     if mask.mode not in ("1", "L", "P", *_GREY_16):
         reason = f"a mask must be grey or have a palette, this one is {mask.mode}"
         raise BrokenPictureError("read_mask", path, reason)

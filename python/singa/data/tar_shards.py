@@ -9,6 +9,7 @@ import os
 import re
 import tarfile
 import threading
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..raw.check import integer, names_keywords
+from ..raw.check import distinct_texts, integer, names_keywords
 from ..raw.words import counted
 from .dataset import ItemLists
 from .picture_list import Broken, leave_out_broken, some
@@ -50,12 +51,13 @@ class TarShards(ItemLists):
                   almost in sequence, and one that is sorted by class should be shorter than it
     channels      3 (the default): colours; 1: grey
     shorter_side  see `read_picture` (default None)
-    on_error      "raise" (the default) or "skip", as for `ImageFolder`; a picture without a class
-                  or a class without a picture counts as broken
+    on_error      "raise" (the default) or "skip", as for `ImageFolder`; a picture without a class,
+                  a class without a picture, and several pictures with one count as broken
 
     By webdataset's convention, the files of a sample lie one after another and have one name up to
     its first dot: 000123.jpg, 000123.cls. The class is a number in text, from 0. Other files of the
-    sample are ignored.
+    sample are ignored; of several pictures, such as 000123.jpg and 000123.seg.png, the one with the
+    plain name counts.
 
     The files are indexed at the start, which reads their headers and the classes. Since positions
     are known, a loader resumes exactly, ranks share each batch, and shards may have any lengths.
@@ -112,18 +114,20 @@ class TarShards(ItemLists):
             for sample, label in _index(number, shard, incomplete):
                 samples.append(sample)
                 labels.append(label)
+        why = some([f"{place} ({why})" for place, why in incomplete])
+        said = f"[TarShards] not whole: {counted(len(incomplete), 'sample')}: {why}"
         if incomplete and on_error == "raise":
-            raise ValueError(
-                f"[TarShards] {len(incomplete)} samples are not whole: "
-                f"{some([f'{place} ({why})' for place, why in incomplete])}"
-            )
+            raise ValueError(said)
         if not samples:
             raise FileNotFoundError(f"[TarShards] no pictures with classes in {some(self.shards)}")
+        if incomplete:
+            warnings.warn(said, stacklevel=3)
         highest = max(labels)
+        self.classes: tuple[str, ...]
         if classes is None:
             self.classes = tuple(str(number) for number in range(highest + 1))
         else:
-            self.classes = tuple(str(name) for name in classes)
+            self.classes = distinct_texts("TarShards", "classes", classes)
             if highest >= len(self.classes):
                 raise ValueError(
                     f"[TarShards] there is a class {highest}, and `classes` has "
@@ -236,11 +240,16 @@ def _index(
         with tarfile.open(shard, "r:") as file:
             members = ((m.name, m.offset_data, m.size) for m in file if m.isfile() and _counts(m))
             for key, parts in _grouped(members):
-                picture = next((p for p in parts if _suffix(p[0]) in SUFFIXES), None)
+                pictures = [part for part in parts if _suffix(part[0]) in SUFFIXES]
+                plain = [part for part in pictures if part[0] == key + Path(part[0]).suffix]
+                pictures = plain if len(plain) == 1 else pictures
+                picture = pictures[0] if len(pictures) == 1 else None
                 label = next((p for p in parts if p[0][len(key) :] == ".cls"), None)
                 if picture is None or label is None:
-                    missing = "class (.cls)" if label is None else "picture"
-                    incomplete.append((shard / key, f"has no {missing}"))
+                    why = "has no class (.cls)" if label is None else "has no picture"
+                    if len(pictures) > 1:
+                        why = f"has {len(pictures)} pictures: {some([p[0] for p in pictures])}"
+                    incomplete.append((shard / key, why))
                     continue
                 yield _Sample(number, *picture), _class_number(shard, file, label)
     except tarfile.TarError as error:

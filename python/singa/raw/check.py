@@ -178,6 +178,22 @@ def one_of(op: str, name: str, value: _Choice, known: Iterable[_Choice]) -> _Cho
     return value
 
 
+def texts(op: str, name: str, values: Any) -> tuple[str, ...]:
+    """A tuple of texts, from several names; one text alone would be as many as it has letters."""
+    if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
+        raise TypeError(f"[{op}] {name} must be a list of names, got {values!r}")
+    return tuple([str(value) for value in values])
+
+
+def distinct_texts(op: str, name: str, values: Any) -> tuple[str, ...]:
+    """The same for names none of which is there twice."""
+    found = texts(op, name, values)
+    if len(set(found)) < len(found):
+        twice = next(each for i, each in enumerate(found) if each in found[:i])
+        raise ValueError(f"[{op}] {name} has a name twice: {twice!r}")
+    return found
+
+
 def fraction(op: str, name: str, value: Any, *, open_end: bool = False) -> float:
     """A float in [0, 1], or in [0, 1) with `open_end`."""
     result = number(op, name, value)

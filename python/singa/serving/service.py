@@ -178,7 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
             return error.status, {"error": str(error)}
 
     def _predictions(self) -> list[dict[str, Any]]:
-        top, threshold = self._options(parse_qs(urlsplit(self.path).query))
+        top, threshold = self._options(parse_qs(urlsplit(self.path).query, keep_blank_values=True))
         body = self._body()
         end = time.monotonic() + self.server.limits.timeout_s
         name = ""
@@ -234,7 +234,7 @@ class _Handler(BaseHTTPRequestHandler):
         known = {"classes": ["top"], "labels": ["top", "threshold"], "numbers": []}[key]
         top = threshold = None
         try:
-            if query.keys() - set(known):
+            if query.keys() - set(known) or any(len(each) > 1 for each in query.values()):
                 raise ValueError
             if "top" in query:
                 asked = query["top"][-1]

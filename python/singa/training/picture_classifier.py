@@ -13,7 +13,7 @@ from ..data import describe_transform, read_picture
 from ..data.pictures import File, check_channels, is_pillow
 from ..data.transforms import Transform
 from ..model import Model
-from ..raw.check import integer
+from ..raw.check import distinct_texts, integer
 from ..raw.words import counted
 from ..tensor import from_numpy
 from .model_file import FILE_NAME, load, write
@@ -42,8 +42,9 @@ class PictureClassifier:
     channels     3: pictures are read in colours; 1: in grey (default: those of the network's input)
 
     `predict` may be called from one thread at a time.
-    Raises ValueError without class names or a transform, for another number of names, and for
-    inputs that are no images; TypeError for a transform that is not singa's.
+    Raises ValueError without class names or a transform, for another number of names, for a name
+    that two classes have, and for inputs that are no images; TypeError for a transform that is not
+    singa's.
 
     >>> from singa.training.picture_classifier import PictureClassifier
     >>> net = models.create("lenet", num_classes=2)
@@ -70,6 +71,7 @@ class PictureClassifier:
             raise ValueError(f"[PictureClassifier] the network has no {lacks} before net.save")
         describe_transform(transform)
         classes = getattr(net, "num_classes", len(class_names))
+        class_names = distinct_texts("PictureClassifier", "class_names", class_names)
         if len(class_names) != classes:
             raise ValueError(
                 f"[PictureClassifier] {len(class_names)} class names, and the network has {classes}"
@@ -77,7 +79,7 @@ class PictureClassifier:
         if channels is None:
             channels = _channels_of(net)
         self.net = net
-        self.class_names = tuple(str(name) for name in class_names)
+        self.class_names = class_names
         self.transform = transform
         self.channels = check_channels("PictureClassifier", channels)
 

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ import numpy as np
 from .. import device as device_module
 from .. import models
 from ..data import CenterCrop, Compose, Normalize, Resize, describe_transform
+from ..data.picture_list import some
 from ..data.presets import IMAGENET_MEAN, IMAGENET_STD
 from ..files.state_files import Arrays, load_safetensors
 from ..models.foreign_configs import check_prepared, check_timm, check_transformers
@@ -109,7 +111,7 @@ def load_pretrained(
         raise ValueError(
             f"[load_pretrained] {folder}: not a configuration of timm or transformers ({error!r})"
         ) from error
-    names = [str(each) for each in class_names or found.class_names]
+    names = [str(each) for each in class_names or _distinct(path, found.class_names)]
     classes = found.classes or len(names)
     described = describe_transform(found.transform)
     if classes and classes not in [value.shape[0] for value in weights.values() if value.ndim]:
@@ -141,8 +143,19 @@ def load_pretrained(
     return classifier
 
 
-def _warn(text: str) -> None:
-    warnings.warn(f"[load_pretrained] {text}", stacklevel=3)
+def _warn(text: str, stacklevel: int = 3) -> None:
+    warnings.warn(f"[load_pretrained] {text}", stacklevel=stacklevel)
+
+
+def _distinct(path: Any, names: Sequence[str]) -> list[str]:
+    """Names of classes, since answers are by name: those that several have, such as ImageNet's two
+    cranes, get their numbers. Warns of them."""
+    given = [str(each) for each in names]
+    counts = Counter(given)
+    found = [f"{n} ({i})" if counts[n] > 1 else n for i, n in enumerate(given)]
+    if changed := [new for old, new in zip(given, found, strict=True) if old != new]:
+        _warn(f"{path}: classes with the same name get their numbers: {some(changed)}", 4)
+    return found
 
 
 def _weights_file(path: Path) -> tuple[Path, Path | None]:

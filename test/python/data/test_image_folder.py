@@ -102,6 +102,9 @@ def test_empty_folders_and_formats_that_pillow_lacks_are_named(folder):
 def test_nothing_found(tmp_path):
     with pytest.raises(FileNotFoundError, match="no does not exist"):
         ImageFolder(tmp_path / "no")
+    (tmp_path / "list.dat").write_text("a.png,b")
+    with pytest.raises(FileNotFoundError, match=r"list\.dat is no folder and no CSV file"):
+        ImageFolder(tmp_path / "list.dat")
     with pytest.raises(FileNotFoundError, match=r"CLASS/picture\.jpg, or a CSV file"):
         ImageFolder(tmp_path)
 
@@ -121,8 +124,11 @@ def test_classes_of_another_set(folder, tmp_path):
     assert (found.classes, found.labels.tolist()) == (classes, [0, 2])
     with pytest.raises(ValueError, match="not in `classes`: blue; these are red, green"):
         ImageFolder(folder, classes=("red", "green"))
-    with pytest.raises(ValueError, match="a name twice"):
-        ImageFolder(folder, classes=("red", "red"))
+    with pytest.raises(ValueError, match=r"\[ImageFolder\] classes has a name twice: 'red'"):
+        ImageFolder(folder, classes=("red", "blue", "green", "red"))
+    for options in ({"classes": "red"}, {"columns": "file,label"}):  # not one name a letter
+        with pytest.raises(TypeError, match="must be a list of names, got '"):
+            ImageFolder(folder, **options)
 
 
 def test_split_takes_the_same_share_of_each_class(folder):
@@ -387,6 +393,20 @@ def test_masks_belong_to_pictures(masks, cache):
     assert (len(train), len(test)) == (3, 1)
     assert not set(train.paths) & set(test.paths)
     assert test.mask_paths[0].stem.removesuffix("_mask") == test.paths[0].stem
+
+
+def test_masks_without_a_picture_are_said(masks):
+    (masks / "images" / "a" / "2.png").unlink()
+    with pytest.warns(UserWarning, match=r"1 mask without a picture of .*masks/a/2\.png") as told:
+        assert len(MaskFolder(masks)) == 3
+    assert told[0].filename == __file__
+
+
+def test_names_of_classes_of_masks(masks):
+    with pytest.raises(ValueError, match=r"\[MaskFolder\] classes has a name twice: 'a'"):
+        MaskFolder(masks, classes=("a", "a"))
+    with pytest.raises(TypeError, match="classes must be a list of names, got 'cell'"):
+        MaskFolder(masks, classes="cell")
 
 
 def test_wrong_masks(masks):

@@ -221,6 +221,14 @@ def test_a_mask_of_colours_is_refused(tmp_path):
         read_mask(tmp_path / "a.png")
 
 
+def test_a_mask_in_jpeg_is_refused(tmp_path):
+    """Its numbers are not those that were saved, at the edges of classes above all."""
+    mask = np.kron(np.arange(6).reshape(2, 3), np.ones((5, 5), int)) * 40
+    Image.fromarray(mask.astype(np.uint8)).save(tmp_path / "a.jpg")
+    with pytest.raises(BrokenPictureError, match=r"a\.jpg: a mask must be a picture without loss"):
+        read_mask(tmp_path / "a.jpg")
+
+
 def test_without_pillow(tmp_path, monkeypatch):
     (tmp_path / "a").mkdir()
     Image.fromarray(PICTURE).save(tmp_path / "a" / "0.png")

@@ -137,14 +137,29 @@ def broken_shard(path):
 
 def test_broken_samples(tmp_path):
     path = broken_shard(tmp_path / "a.tar")
-    with pytest.raises(
-        ValueError, match=r"2 samples are not whole: .*2 \(has no class.*3 \(has no"
-    ):
+    with pytest.raises(ValueError, match=r"not whole: 2 samples: .*2 \(has no class.*3 \(has no"):
         TarShards(path)
-    with pytest.warns(UserWarning, match=r"1 of 2 files .*a\.tar/4\.jpg \(not a picture\)"):
+    with (
+        pytest.warns(UserWarning, match=r"1 of 2 files .*a\.tar/4\.jpg \(not a picture\)"),
+        pytest.warns(UserWarning, match=r"not whole: 2 samples: .*2 \(has no class") as told,
+    ):
         found = TarShards(path, on_error="skip")
+    assert {warning.filename for warning in told} == {__file__}
     assert reds(found) == [1]
     assert [place.name for place, _ in found.broken] == ["2", "3", "4.jpg"]
+
+
+def test_several_pictures_of_a_sample(tmp_path):
+    """The one with the plain name counts, wherever it lies."""
+    for names in (("1.left.png", "1.png"), ("1.png", "1.seg.png"), ("1.left.png", "1.right.png")):
+        with tarfile.open(tmp_path / "a.tar", "w") as file:
+            add(file, "1.cls", b"0")
+            for name in names:
+                add(file, name, png(7 if name == "1.png" else 8))
+        if "1.png" in names:
+            assert reds(TarShards(tmp_path / "a.tar")) == [7]
+    with pytest.raises(ValueError, match=r"1 sample: .*1 \(has 2 pictures: 1\.left\.png, 1\.right"):
+        TarShards(tmp_path / "a.tar")
 
 
 def test_a_broken_picture_is_named_when_it_is_read(tmp_path):

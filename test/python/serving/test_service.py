@@ -385,6 +385,8 @@ def test_labels_and_numbers(classifier, files):
         assert list(answer["predictions"][0]["labels"]) == [next(iter(labels))]
         _, answer = ask(service, "POST", "/predict?threshold=0&top=2", files[0])
         assert list(answer["predictions"][0]["labels"]) == list(labels)[:2]
+        for path in ("/predict?top=", "/predict?best", "/predict?top=1&top=2"):  # of no effect
+            assert ask(service, "POST", path, files[0])[0] == 400
         for path in ("/predict?threshold=2", "/predict?threshold=nan", "/predict?best=1"):
             status, answer = ask(service, "POST", path, files[0])
             assert (status, "?threshold=X" in answer["error"]) == (400, True)

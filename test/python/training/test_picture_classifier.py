@@ -218,6 +218,15 @@ def test_outputs_that_are_not_finite(classifier):
     assert len(classifier.predict(pictures)) == 2
 
 
+def test_names_of_classes_that_are_not_one_for_each(classifier):
+    """Answers are by name."""
+    net, transform = classifier.net, classifier.transform
+    with pytest.raises(ValueError, match="class_names has a name twice: 'crane'"):
+        PictureClassifier(net, ("crane", "b", "crane", "d"), transform)
+    with pytest.raises(TypeError, match="class_names must be a list of names, got 'abcd'"):
+        PictureClassifier(net, "abcd", transform)
+
+
 def test_what_is_missing_or_does_not_fit(classifier):
     with pytest.raises(ValueError, match=r"no transform for pictures: set net\.transform = "):
         PictureClassifier(classifier.net, ("a",) * 4)

@@ -315,6 +315,18 @@ def test_what_outputs_of_transformers_mean(tmp_path, problem, kind):
         pretrained._of_huggingface(config | {"problem_type": "ranking"}, {}, {})
 
 
+def test_classes_with_one_name(tmp_path):
+    """ImageNet has a crane that is a bird, and one that lifts."""
+    folder = huggingface_folder(tmp_path / "hub", "resnet18")
+    config = json.loads((folder / "config.json").read_text())
+    names = {"0": "crane", "1": "dog", "2": "crane", "3": "fish", "4": "horse"}
+    (folder / "config.json").write_text(json.dumps(config | {"id2label": names}))
+    with pytest.warns(UserWarning, match=r"get their numbers: crane \(0\), crane \(2\)") as told:
+        classifier = load_pretrained(folder)
+    assert told[0].filename == __file__
+    assert classifier.class_names == ("crane (0)", "dog", "crane (2)", "fish", "horse")
+
+
 def test_one_output_is_no_class(tmp_path):
     shapes = {**HUGGINGFACE["resnet18"]["tensors"], "classifier.1.weight": [1, 512]}
     config = HUGGINGFACE["resnet18"]["config"] | {"id2label": {"0": "cat"}}

@@ -32,6 +32,8 @@ def sets_of(settings: Mapping[str, Any]) -> picture_sets.PictureSets:
     chosen |= {name: settings.get(name, value) for name, value in _NEWER.items()}
     options = {"images": None, "download": False, "cache": None, "class_weights": None}
     args = argparse.Namespace(**chosen, **options, given=())
+    if args.size is None and picture_sets.kind_of(args.data) == "pictures":
+        raise ValueError(f"{args.data} has pictures in files, and the run was trained on others")
     return picture_sets.load(args)
 
 

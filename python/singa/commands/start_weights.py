@@ -9,6 +9,7 @@ from typing import Any
 from .. import layer
 from ..data import Compose, Normalize
 from ..model import Model
+from ..onnx.checking import quantizes
 from ..training.picture_classifier import PictureClassifier
 from ..training.pretrained import load_pretrained
 from ..training.task import OneClass, Task, task_of
@@ -64,6 +65,12 @@ def load_start(path: str, name: str | None) -> Start:
         raise ValueError(f"--weights {path} is of {own}, and --model {name}")
     like: Any = net._inputs[0] if net._inputs else None
     shape: tuple[int, ...] = like[0] if isinstance(like, tuple) else ()
+    graph: Any = getattr(net, "_graph", None)  # of an ONNX file
+    if graph is not None and any(quantizes(node.op) for node in graph.nodes):
+        raise ValueError(
+            f"--weights {path} is of a quantised network, of which only the scales would be "
+            "trained: start from the network of which it was made"
+        )
     if classifier.channels != 3 or len(shape) != 4:
         raise ValueError(f"--weights {path} is of a network that is not for pictures in colours")
     try:

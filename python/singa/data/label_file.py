@@ -79,8 +79,12 @@ def read(
                 f"{where}: {more[0]!r} is in no column, of which there are {len(chosen.names)}: "
                 f'what has a comma stands in quotes, such as "a, b"'
             )
-        label = kind.label(where, [row[place].strip() for place in chosen.labels], names)
-        name = row[chosen.file].strip()
+        name, *cells = (row[place].strip() for place in (chosen.file, *chosen.labels))
+        if broken := next((cell for cell in (name, *cells) if "\n" in cell), None):
+            raise ValueError(
+                f"{where}: {broken!r:.60} goes over several lines: a quotation mark is not closed"
+            )
+        label = kind.label(where, cells, names)
         if not name:
             raise ValueError(f"{where}: names no picture: write its file, or remove the line")
         path = complete(name)
@@ -142,11 +146,13 @@ def _rows(file: Path) -> Rows:
     said = re.match("sep=(.)\r?\n", text)  # as Excel has it
     text = text if said is None else "\n" + text[said.end() :]
     stream = io.StringIO(text, newline="")
-    reader = csv.reader(stream, delimiter=_delimiter(text) if said is None else said[1])
+    delimiter = _delimiter(text) if said is None else said[1]
+    reader = csv.reader(stream, delimiter=delimiter, skipinitialspace=True, strict=True)
     try:
         return [(reader.line_num, row) for row in reader if any(row)]
     except csv.Error as error:
-        raise ValueError(f"[ImageFolder] {file}, line {reader.line_num}: {error}") from None
+        hint = ": a quotation mark is not closed" if "end of data" in str(error) else ""
+        raise ValueError(f"[ImageFolder] {file}, line {reader.line_num}: {error}{hint}") from None
 
 
 def _delimiter(text: str) -> str:

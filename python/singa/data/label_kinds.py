@@ -231,8 +231,8 @@ class Numbers(LabelKind):
         for name, cell in zip(names, cells, strict=True):
             if not is_number(cell):
                 raise ValueError(
-                    f"{where}: {cell!r} in column {name!r} is no finite number; columns= chooses "
-                    f"other columns (singa train: --columns FILE,NUMBER,...)"
+                    f"{where}: {cell!r} in column {name!r} is no finite number{_as_point(cell)}; "
+                    "columns= chooses other columns (singa train: --columns FILE,NUMBER,...)"
                 )
         return tuple(map(float, cells))
 
@@ -289,6 +289,20 @@ def _known(
     return known
 
 
+def _as_point(cell: str) -> str:
+    """What an error adds about a decimal comma."""
+    return f": write {cell.replace(',', '.')}" if is_number(cell.replace(",", ".", 1)) else ""
+
+
+def _check_brackets(file: Path, names: Iterable[str]) -> None:
+    """Raises ValueError for a cell with a list of Python or JSON."""
+    if wrong := next(filter(re.compile(r"""[(\[{].*['"].*[)\]}]""").fullmatch, names), None):
+        raise ValueError(
+            f"[ImageFolder] {file}: {wrong!r} is a list as programs write it: write the names "
+            "alone, several of them as a|b"
+        )
+
+
 #: How tables write what is missing.
 _MISSING = ("na", "n/a", "nan", "none", "null", "nil", "?", "-")
 
@@ -310,7 +324,7 @@ def said_of_names(names: Iterable[str]) -> str:
 def is_number(text: str) -> bool:
     """Whether a text is a finite number."""
     try:
-        return math.isfinite(float(text))
+        return "_" not in text and math.isfinite(float(text))
     except ValueError:
         return False
 
@@ -334,6 +348,7 @@ def check_classes(file: Path, names: Sequence[str]) -> None:
     """Raises ValueError for labels that are no classes, but numbers to predict, or lists."""
     check_numbers(file, names)
     found = set(names)
+    _check_brackets(file, sorted(found))
     for delimiter in "|;, ":
         lists = sorted(name for name in found if delimiter in name)
         if lists and (delimiter in "|;" or _are_lists(found, lists, delimiter)):
@@ -348,6 +363,7 @@ def _split(file: Path, labels: Sequence[Label], known: Collection[str]) -> list[
     """The labels of each picture, whose cells are lists. Says what separates them: the first of
     | ; , and the space that there is outside of names that are known."""
     cells = {cell for label in labels for cell in label}.difference(known)
+    _check_brackets(file, sorted(cells))
     separator = next((each for each in "|;, " if any(each in cell for cell in cells)), None)
     if separator is not None:
         example = min(cell for cell in cells if separator in cell)

@@ -96,10 +96,12 @@ class Comparison:
 
 def is_quantized(model: ModelProto) -> bool:
     """Whether a model has quantised values."""
-    return any(
-        "Quantize" in op or op.endswith("Integer") or op.startswith("QLinear") or op == "QGemm"
-        for op in {node.op_type for node in all_nodes(model.graph)}
-    )
+    return any(map(quantizes, {node.op_type for node in all_nodes(model.graph)}))
+
+
+def quantizes(op: str) -> bool:
+    """Whether an operator takes or makes quantised values."""
+    return "Quantize" in op or op.endswith("Integer") or op.startswith("QLinear") or op == "QGemm"
 
 
 def compared(name: str, y: Any, wanted: Any, step: int = 0) -> Comparison:

@@ -147,6 +147,27 @@ def test_a_network_of_masks(capsys):
     assert "to use it" not in capsys.readouterr().out  # predict would refuse it
 
 
+@pytest.mark.usefixtures("pets")
+def test_a_quantised_network_is_not_trained(capsys):
+    """Nothing but its scales would be."""
+    assert train("--data", "pets", *QUICK, "--out", "run") == 0
+    assert run_singa("quantize", "run", "--out", "int8.onnx") == 0
+    given = ("--data", "pets", "--epochs", 1, "--threads", 1, "--out", "other")
+    assert train(*given, "--weights", "int8.onnx") == 1
+    assert "--weights int8.onnx is of a quantised network, of which" in capsys.readouterr().err
+    assert run_singa("export", "run", "--onnx") == 0
+    assert train(*given, "--weights", "run.onnx") == 0
+
+
+@pytest.mark.usefixtures("pets")
+def test_a_report_of_generated_images_with_pictures(capsys):
+    assert train("--images", 64, *QUICK[:2], *QUICK[4:], "--out", "run") == 0
+    assert run_singa("report", "run", "--data", "pets") == 0
+    assert (
+        "pets has pictures in files, and the run was trained on others" in capsys.readouterr().out
+    )
+
+
 def test_the_data_of_a_run_with_another_task(pets, capsys):
     """Also where the names are the same."""
     write_labels(pets.parent / "beach", 24)

@@ -63,6 +63,20 @@ def test_paths_none_of_which_is_there(folder, path):
         assert len(listed(folder, ["file,label", f"{path},b", "FILE,b"], on_error="skip")) == 1
 
 
+def test_spaces_and_quotation_marks(folder):
+    expect_all(listed(folder, ['"file", "label"', *(f'FILE, "{name}"' for name in "bbrr")]))
+    broken = {
+        "line 5: unexpected end of data: a quotation mark is not closed": [
+            'FILE,"b',
+            *["FILE,r"] * 3,
+        ],
+        r"line 3: 'b\\nblue/1.png,r' goes over several lines": ['FILE,"b', 'FILE,r"', "FILE,b"],
+    }
+    for message, lines in broken.items():
+        with pytest.raises(ValueError, match=message):
+            listed(folder, ["file,label", *lines])
+
+
 def test_lines_without_a_picture(folder):
     with pytest.raises(
         ValueError, match=r"list\.csv, line 3: names no picture: write its file, or"

@@ -86,6 +86,26 @@ def test_labels_of_another_set(folder):
         quietly(folder, "file,labels", ["sea|fog"], task="multilabel", classes=classes)
 
 
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("1_000", "'1_000' in column 'age' is no finite number; columns="),
+        ('"0,5"', "number: write 0.5;"),
+    ],
+)
+def test_ways_to_write_numbers(folder, cell, message):
+    with pytest.raises(ValueError, match=message):
+        listed(folder, "file,age", ["1", cell], task="regression")
+
+
+@pytest.mark.parametrize("task", ["classes", "multilabel"])
+def test_lists_as_programs_write_them(folder, task):
+    with pytest.raises(ValueError, match="is a list as programs write it: write the names"):
+        listed(folder, "file,labels", ["\"['sea', 'sky']\"", "\"['sky']\""], task=task)
+    found = listed(folder, "file,labels", ["(other)", "[x]"], task=task)
+    assert found.classes == ("(other)", "[x]")
+
+
 def test_numbers_are_no_labels(folder):
     with pytest.raises(
         ValueError, match=r"the labels are numbers, not classes \(0\.5\): task='regr"

@@ -231,7 +231,7 @@ class Numbers(LabelKind):
         for name, cell in zip(names, cells, strict=True):
             if not is_number(cell):
                 raise ValueError(
-                    f"{where}: {cell!r} in column {name!r} is no finite number{_as_point(cell)}; "
+                    f"{where}: {cell!r} in column {name!r} is no finite number{_of_commas(cell)}; "
                     "columns= chooses other columns (singa train: --columns FILE,NUMBER,...)"
                 )
         return tuple(map(float, cells))
@@ -289,9 +289,10 @@ def _known(
     return known
 
 
-def _as_point(cell: str) -> str:
-    """What an error adds about a decimal comma."""
-    return f": write {cell.replace(',', '.')}" if is_number(cell.replace(",", ".", 1)) else ""
+def _of_commas(cell: str) -> str:
+    """What an error adds about a number with commas, which may mean one of two things."""
+    is_plain = "," in cell and is_number(cell.replace(",", ""))
+    return ": write a decimal point, and nothing between thousands" if is_plain else ""
 
 
 def _check_brackets(file: Path, names: Iterable[str]) -> None:

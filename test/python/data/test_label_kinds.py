@@ -90,7 +90,7 @@ def test_labels_of_another_set(folder):
     ("cell", "message"),
     [
         ("1_000", "'1_000' in column 'age' is no finite number; columns="),
-        ('"0,5"', "number: write 0.5;"),
+        ('"0,5"', "number: write a decimal point, and"),
     ],
 )
 def test_ways_to_write_numbers(folder, cell, message):

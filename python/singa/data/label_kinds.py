@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
@@ -313,7 +314,8 @@ def said_of_names(names: Iterable[str]) -> str:
     those of missing values; "" if there are none."""
     alike: dict[Any, list[str]] = {}
     for name in sorted(set(names)):
-        key = float(name) if is_number(name) else " ".join(re.split(r"[\s_-]+", name.casefold()))
+        plain = unicodedata.normalize("NFKC", name).casefold()  # "é" may be one letter or two
+        key = float(name) if is_number(name) else " ".join(re.split(r"[\s_-]+", plain))
         alike.setdefault(key, []).append(name)
     pairs = [" and ".join(map(repr, each)) for each in alike.values() if len(each) > 1]
     said = [f"names that are nearly the same are different classes: {some(pairs)}"] if pairs else []

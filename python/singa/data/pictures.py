@@ -66,8 +66,15 @@ class BrokenPictureError(ValueError):
 
     def __init__(self, op: str, path: File, error: Exception | str) -> None:
         unidentified = type(error).__name__ == "UnidentifiedImageError"
-        self.reason = "not a picture" if unidentified else str(error) or type(error).__name__
-        super().__init__(f"[{op}] {_name_of(path)}: {self.reason}")
+        name = _name_of(path)
+        suffix = os.path.splitext(name)[1].lower()
+        if not unidentified:
+            self.reason = str(error) or type(error).__name__
+        elif suffix in UNREADABLE_SUFFIXES:
+            self.reason = f"{suffix} is not read: convert it to PNG or JPEG"
+        else:
+            self.reason = "not a picture"
+        super().__init__(f"[{op}] {name}: {self.reason}")
 
 
 def require_pillow(what: str) -> None:
@@ -225,8 +232,9 @@ def from_array(image: NDArray[np.uint8]) -> Any:
     return Image.fromarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0))
 
 
-def _name_of(path: Any) -> Any:
-    return path if isinstance(path, str | os.PathLike) else getattr(path, "name", "the file")
+def _name_of(path: Any) -> str:
+    is_path = isinstance(path, str | os.PathLike)
+    return os.fsdecode(path) if is_path else str(getattr(path, "name", "the file"))
 
 
 def _check_levels(picture: Any, path: Any) -> None:

@@ -11,9 +11,11 @@ import urllib.error
 import urllib.request
 from functools import partial
 
+import numpy as np
 import pytest
 import singa
 from picture_folders import coloured
+from PIL import Image
 from program_in_process import run_singa
 
 run = partial(run_singa, "serve")
@@ -51,6 +53,22 @@ def test_as_a_program(trained, tmp_path, number):
     assert texts[0].endswith(f"; sha256 {model['sha256']}")
     assert '"POST /predict HTTP/1.1" 400 ' in texts[1]
     assert texts[2:] == ["told to stop: requests that were taken are answered", "stopped"]
+
+
+def test_warnings_are_lines_of_the_log(trained, tmp_path):
+    Image.fromarray(np.full((20, 20), 4000, np.uint16)).save(tmp_path / "a.png")
+    command = [sys.executable, "-m", "singa", "serve", str(trained), "--port", "0"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        address = process.stdout.readline().strip()
+        for _ in range(2):
+            body = (tmp_path / "a.png").read_bytes()
+            urllib.request.urlopen(f"{address}/predict?top=1", body).close()
+        process.send_signal(signal.SIGTERM)
+        _, error = process.communicate(timeout=60)
+    (line,) = [line for line in error.splitlines() if "65535" in line]
+    assert line.split(" ", 1)[1].startswith("note: [read_picture] the file: no level is above 4000")
 
 
 def test_a_second_signal_stops_at_once(trained):

@@ -156,6 +156,7 @@ def test_a_column_that_is_there_twice_is_not_chosen(folder):
         (["Cat", "cat", "dog", "dog"], "nearly the same are different classes: 'Cat' and 'cat'"),
         (["1", "1.0", "01", "2"], "different classes: '01' and '1' and '1.0'"),
         (["a_b", "a b", "c", "c"], "different classes: 'a b' and 'a_b'"),
+        (["caf\u00e9", "cafe\u0301", "b", "b"], "nearly the same are different classes: 'cafe"),
         (["nan", "a", "b", "b"], "taken for a class: 'nan'"),
     ],
 )

@@ -190,6 +190,12 @@ def test_broken_files_are_named(tmp_path):
         read_picture(tmp_path / "no.png")
 
 
+def test_formats_that_are_not_read_are_said(tmp_path):
+    (tmp_path / "a.HEIC").write_bytes(b"\0\0\0\x18ftypheic")
+    with pytest.raises(BrokenPictureError, match=r"a\.HEIC: \.heic is not read: convert it to PNG"):
+        read_picture(tmp_path / "a.HEIC")
+
+
 def test_a_program_in_a_picture_is_not_run(tmp_path):
     """EPS is PostScript, for which Pillow would start Ghostscript."""
     (tmp_path / "a.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")

@@ -328,10 +328,11 @@ def check_kernels(seconds: float = 20.0, seed: int = 0, cases: int | None = None
     """Compares every implementation that the default device offers with `reference`.
 
     Draws convolutions, transposed convolutions, matrix products, pooling, softmax and local
-    response normalisation with a fixed `seed`, for about `seconds` seconds or as many `cases`, and
-    runs each, forward and backward, by all implementations in all layouts that they offer
-    (`singa.opcheck(every_kernel=True)`). "worst" in the report is the largest difference in units
-    of its tolerance. Kernels for instructions that the processor lacks do not appear.
+    response normalisation with a fixed `seed`, for about `seconds` seconds, but at least once each,
+    or as many `cases`, and runs each, forward and backward, by all implementations in all layouts
+    that they offer (`singa.opcheck(every_kernel=True)`). "worst" in the report is the largest
+    difference in units of its tolerance. Kernels for instructions that the processor lacks do
+    not appear.
     """
     seconds = number("check_kernels", "seconds", seconds)
     seed = integer("check_kernels", "seed", seed, 0)
@@ -341,11 +342,12 @@ def check_kernels(seconds: float = 20.0, seed: int = 0, cases: int | None = None
         drawn = pairwise(factors, np.random.default_rng([seed, at]))
         draws += [(run, drawn)] * share
     threads = get_num_threads()
+    least = len(draws) if cases is None else cases
     end, done = time.monotonic() + seconds, 0
     with opcheck(action="warn", every_kernel=True) as check:
         try:
             for run, drawn in itertools.cycle(draws):
-                if (time.monotonic() >= end) if cases is None else done >= cases:
+                if done >= least and (cases is not None or time.monotonic() >= end):
                     break
                 case = next(drawn)
                 set_num_threads(1 if case["threads"] == "one" else threads)

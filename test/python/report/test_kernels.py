@@ -84,11 +84,12 @@ def test_pointwise_convolutions_of_odd_channels_in_bfloat16(channels, size, torc
 
 @pytest.mark.skipif(not replay_calls.LIBRARY.exists(), reason="singa was built without tests")
 def test_a_wrong_implementation_is_found():
+    """Each operation is drawn once, however short the time is."""
     program = (
         "import sys; from replay_calls import add_wrong_kernels\n"
         "from singa.__main__ import main\n"
         "add_wrong_kernels('MatMulSpec')\n"
-        "sys.argv = ['singa', 'doctor', '--kernels', '--seconds', '1']\n"
+        "sys.argv = ['singa', 'doctor', '--kernels', '--seconds', '0.001']\n"
         "sys.exit(main())"
     )
     paths = [str(SUPPORT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]

@@ -26,6 +26,7 @@ import contextvars
 import enum
 import functools
 import gc
+import io
 import os
 import struct
 import sys
@@ -62,11 +63,14 @@ from .tokens import (
     class_and_attributes,
     classes,
     context_identity,
+    decimal_context,
     elements,
     exact,
+    file_in_memory,
     foreign_elements,
     generator_state,
     identities,
+    is_plain,
     local_identity,
     object_identities,
     referents,
@@ -86,13 +90,17 @@ _HOLDERS: tuple[type, ...] = (
 )
 _DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 _TENSOR = ("data", "requires_grad", "stores_grad", "name", "grad")  # as in HeldObjects
-_FUNCTION = ("__code__", "__defaults__", "__kwdefaults__", "__dict__")
+_FUNCTION = (
+    *("__code__", "__defaults__", "__kwdefaults__", "__name__", "__qualname__", "__doc__"),
+    "__dict__",
+)
 #: Variables and functions of Python's library by which code reads what the program sets.
 _OF_ENVIRONMENT = [
     getattr(os, name) for name in ("environ", "environb", "getenv", "getenvb") if hasattr(os, name)
 ]
 _CELL = vars(types.CellType)["cell_contents"]
-_BASES = vars(type)["__bases__"]
+_OF_CLASS = ("__bases__", "__name__", "__qualname__")
+_OF_DECIMAL = ("decimal", "_decimal", "_pydecimal")
 
 
 def differing(one: Settings, other: Settings) -> set[str]:
@@ -149,6 +157,7 @@ class Settings:
         # the code.
         self._apart: list[tuple[str, dict[str, Any], dict[str, str], bool]] = []
         self._named: set[str] = set()
+        self._locks: list[tuple[str, Any]] = []
         for i, raw in enumerate(read):
             self.values[f"elements that the host reads, {i}"] = self._read(elements, raw)
         self._waiting = [(f"argument {i}", value) for i, value in enumerate(handed)]
@@ -160,11 +169,13 @@ class Settings:
             self._visit(*self._waiting.pop())
         for namespace, found in self._globals.values():
             self._note((namespace, *found), found.values())
+        for place, lock in self._locks if "locked" in self._named else ():
+            self.values[f"{place}.locked()"] = self._read(type(lock).locked, lock)
         held = struct.pack(f"{len(self._addresses)}q", *self._addresses)
         self._objects = _c.HeldObjects(self._containers, held)
         del self._root, self._waiting, self._places, self._classes, self._slots, self._scanned
         del self._descriptors, self._containers, self._addresses, self._globals, self._apart
-        del self._named
+        del self._named, self._locks
 
     def hold(self) -> bool:
         """Whether nothing has changed. Also False if objects were replaced by equal ones."""
@@ -260,6 +271,13 @@ class Settings:
             self._class(value)
         elif isinstance(value, threading.Event):
             return self._read(threading.Event.is_set, value)
+        elif isinstance(value, io.StringIO | io.BytesIO):
+            length = 0 if value.closed else len(value.getvalue())
+            return id(value), self._content(place, file_in_memory, value, length)
+        elif kind.__module__ in _OF_DECIMAL:
+            return exact(str(value)), self._read(decimal_context, None)
+        elif kind.__module__ == "_thread" and hasattr(kind, "locked"):
+            self._locks.append((place, value))
         elif isinstance(value, threading.local):
             self._read(local_identity, value)
         elif hasattr(kind, "__dlpack__"):
@@ -327,11 +345,12 @@ class Settings:
                 continue
             self._class(type(each))
             place = _class_place(each, self.values)
-            self.values[place] = (each,)
+            names_of = [getattr(each, name) for name in _OF_CLASS]
+            self.values[place] = (each, *names_of[1:])
             namespace = gc.get_referents(vars(each))[0]  # the dict behind the proxy
             self._note(namespace, [x for pair in namespace.items() for x in pair])
             if not ours:
-                self._note((each, _BASES), [each.__bases__])
+                self._note((each, *[vars(type)[n] for n in _OF_CLASS]), names_of)
             for name, value in namespace.items():
                 if isinstance(value, _DESCRIPTORS):
                     continue
@@ -346,7 +365,7 @@ class Settings:
     def _function(self, place: str, function: types.FunctionType) -> Any:
         code, *defaults = self._attributes(function, *_FUNCTION)
         self._alive.append(code)
-        for name, value in zip(_FUNCTION[1:3], defaults, strict=False):
+        for name, value in zip(_FUNCTION[1:-1], defaults, strict=False):
             self._add(f"{place}.{name}", value)
         cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
         for name, cell in cells:
@@ -402,11 +421,15 @@ class Settings:
                 return
             found[name] = value
             if not isinstance(value, types.ModuleType):
-                if is_program(namespace, self._packages) or any(
-                    [value is each for each in _OF_ENVIRONMENT]
+                if (
+                    is_program(namespace, self._packages)
+                    or is_plain(value)
+                    or any([value is each for each in _OF_ENVIRONMENT])
                 ):
                     self._add(place, value)
-                else:  # other packages do not change what they contain
+                else:  # other packages do not change what else they contain
+                    if getattr(value, "__module__", None) in _OF_DECIMAL:
+                        self.values["decimal context"] = self._read(decimal_context, None)
                     self._alive.append(value)
                     self.values[place] = exact(value) or (type(value), id(value))
                     self._check_reach(value)

@@ -25,6 +25,8 @@ _TORCHS_DRAWS = {
     *("exponential_", "geometric_", "log_normal_", "cauchy_", "poisson", "binomial"),
     *("dropout", "dropout_", "feature_dropout", "alpha_dropout", "rrelu", "rrelu_"),
 }
+#: Items of a container of another package that are looked at.
+_MOST_PLAIN = 1000
 #: Stands for what is not there.
 ABSENT: Any = object()
 
@@ -48,6 +50,26 @@ def exact(value: Any) -> Any:
     ):
         return kind, value.dtype.str, value.tobytes()
     return None
+
+
+def is_plain(value: Any) -> bool:
+    """Whether it is a list, set or dict of numbers and texts alone, such as `sys.argv`."""
+    if type(value) not in (list, set, dict) or len(value) > _MOST_PLAIN:
+        return False
+    items = [*value, *value.values()] if isinstance(value, dict) else value
+    return all([exact(item) is not None for item in items])
+
+
+def decimal_context(_: None) -> Any:
+    """What results of `decimal` depend on in this thread."""
+    context = sys.modules["decimal"].getcontext()
+    names = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
+    return [getattr(context, name) for name in names], list(context.traps.items())
+
+
+def file_in_memory(value: Any) -> Any:
+    """Content and position of a StringIO or BytesIO."""
+    return None if value.closed else (value.getvalue(), value.tell())
 
 
 def elements(raw: _c.Tensor) -> Any:

@@ -74,9 +74,9 @@ class BatchNorm2d(Layer):
 
     SINGA's older form `BatchNorm2d(channels[, momentum])` works, too, and so does PyTorch's
     `BatchNorm2d(num_features, eps, momentum[, affine])`. Raises ValueError for values outside their
-    range, for a second argument that is small enough for an eps, and if the input does not have the
-    expected number of channels; TypeError for an input of float64 if the parameters are float32,
-    and the other way round.
+    range, for a second argument that is small enough for an eps, if the input does not have the
+    expected number of channels, and in training if it has one value for each; TypeError for an
+    input of float64 if the parameters are float32, and the other way round.
 
     >>> norm = layer.BatchNorm2d(momentum=0.1)
     >>> autograd.training = True

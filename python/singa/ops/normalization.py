@@ -72,6 +72,12 @@ class _BatchNorm2d(BuiltinOperator):
         updated = running if collector is None else (None, None)
         arguments = self.handle, x, scale, bias, *updated, add, self.activation
         if self._batch:
+            if collector is None and x.size() == scale.size():
+                raise ValueError(
+                    "[BatchNorm] training needs several values for each channel, got x of shape "
+                    f"{tuple(x.shape())}: choose another batch size, leave out a short last batch "
+                    "by data.DataLoader(..., drop_last=True), or layer.freeze_statistics(net)"
+                )
             y, mean, var = _c.BatchNormForwardTraining(*arguments)
             statistics = mean, var
             if collector is not None and None not in running:
@@ -241,7 +247,8 @@ def batchnorm_2d(
     `relu(bn(x) + add)` in one operation reads and writes each tensor once. `autograd.training`
     chooses between the statistics of the batch and the running statistics.
 
-    Raises ValueError for parameters of another length than the channels of x.
+    Raises ValueError for parameters of another length than the channels of x, and in training for
+    x with one value for each channel, whose variance is 0.
 
     >>> from singa import singa_wrap
     >>> x = tensor.Tensor(data=np.arange(4).reshape(4, 1, 1, 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -87,3 +88,31 @@ def test_training_replays_the_executed_bits() -> None:
         for _ in range(6)
     ]
     check_replays(Mixed, batches, {}, {"fuse": True}, {"recompute": True})
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape"),
+    [
+        (layer.BatchNorm1d, (1, 3)),
+        (layer.BatchNorm1d, (1, 3, 1)),
+        (layer.BatchNorm2d, (1, 3, 1, 1)),
+        (layer.BatchNorm3d, (1, 3, 1, 1, 1)),
+        (layer.SyncBatchNorm, (1, 3, 1, 1)),
+    ],
+)
+def test_one_value_for_each_channel_has_no_variance(
+    kind: Any, shape: tuple[int, ...], training: None
+) -> None:
+    """As PyTorch refuses it: the result would be the bias, whatever x is."""
+    norm = kind(3) if kind in (layer.BatchNorm1d, layer.BatchNorm3d) else kind()
+    x = tensor.ones(shape)
+    message = f"several values for each channel, got x of shape {re.escape(str(shape))}"
+    with pytest.raises(ValueError, match=f"{message}: .*drop_last"):
+        norm(x)
+    two = tensor.from_numpy(np.stack([np.zeros(shape[1:]), np.ones(shape[1:])]).astype(np.float32))
+    np.testing.assert_allclose(norm(two).numpy()[1].ravel(), 1.0, rtol=1e-4)
+    norm.frozen_statistics = True
+    assert norm(x).shape == shape
+    autograd.training = False
+    norm.frozen_statistics = False
+    assert norm(x).shape == shape

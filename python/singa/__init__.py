@@ -75,6 +75,7 @@ if not TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         value = getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
+        importlib.import_module(".raw.calls", __name__).answers_calls([value])
         globals()[name] = value
         return value
     if not name.startswith("_"):

@@ -6,7 +6,8 @@ Objects of the same device are equal: `x.device == y.device`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from . import singa_wrap as _c
 
@@ -256,3 +257,10 @@ def enable_lazy_alloc(enable: bool) -> None:
     Tensor([1., 1.], dtype=float32)
     """
     _c.Device.EnableLazyAlloc(enable)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        words = importlib.import_module("singa.raw.words")  # of a higher layer
+        return words.missing(__name__, name)

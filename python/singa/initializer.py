@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .raw import words
 from .raw.arrays import kind_of
 from .raw.check import number, one_of, positive
 
@@ -328,3 +329,9 @@ def _matrix(name: str, t: Tensor) -> tuple[int, int]:
     if len(_shape(name, t)) < 2 or 0 in t.shape[:2]:
         raise ValueError(f"[{name}] expected a matrix, got shape {tuple(t.shape)}")
     return t.shape[0], t.shape[1]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        return words.missing(__name__, name)

@@ -17,7 +17,7 @@ pictures when they are asked for; any other `Dataset` goes through the loader, t
 from typing import TYPE_CHECKING, Any
 
 from ..compat.image_batch_iter import ImageBatchIter
-from ..raw import words
+from ..raw import calls, words
 from .cifar import (
     CIFAR10_CLASSES,
     CIFAR10_MEAN,
@@ -125,8 +125,9 @@ __all__ = [
     "training_transform",
 ]
 
-words.answers(DataLoader, words.LOADERS)
+words.answers(DataLoader, words.LOADERS, words.UNASSIGNED["DataLoader"])
 if not TYPE_CHECKING:
+    calls.answers_calls([globals()[name] for name in __all__])
 
     def __getattr__(name: str) -> Any:
         return words.missing(__name__, name)

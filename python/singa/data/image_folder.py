@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..raw import words
-from ..raw.check import distinct_texts, integer, names_keywords, one_of, texts
+from ..raw.calls import says_what_to_write
+from ..raw.check import distinct_texts, integer, one_of, texts
 from ..raw.words import counted
 from . import label_file, picture_list
 from .dataset import ItemLists
@@ -23,7 +24,6 @@ from .picture_list import Broken, leave_out_broken, unused_in
 from .pictures import check_channels, read_picture
 
 
-@names_keywords
 class ImageFolder(ItemLists):
     """Labelled pictures in files, which are decoded when they are asked for.
 
@@ -170,7 +170,7 @@ class ImageFolder(ItemLists):
         kinds = counted(len(self.classes), KINDS[self.task].noun, KINDS[self.task].several)
         return f"<ImageFolder {self.name}: {counted(len(self), 'picture')}, {kinds}>"
 
-    @words.says_what_to_write("split")
+    @says_what_to_write("split")
     def split(self, fraction: float | None = None, seed: int = 0) -> tuple[Self, Self]:
         """Two sets with the same classes: `fraction` of each class (default 0.2), drawn with
         `seed`, is in the second. Where a column of the CSV file says which pictures are held out,

@@ -94,8 +94,13 @@ def _stacked(number: int, values: list[Any]) -> NDArray[Any]:
             )
         return array.astype(np.int32, copy=False)
     if array.dtype.kind != "b":
+        advice = ""
+        if array.dtype.kind == "O":
+            advice = "; x.astype(np.float32) makes numbers of objects"
+        elif array.dtype.kind in "US":
+            advice = "; classes, y = np.unique(names, return_inverse=True) numbers classes"
         raise TypeError(
             f"[DataLoader] part {number} of the items is {array.dtype}, not numbers: "
-            f"{str(values[0])[:40]!r}"
+            f"{str(values[0])[:40]!r}{advice}"
         )
     return array

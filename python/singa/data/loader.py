@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import singa_wrap
 from ..device import WANTED
-from ..raw.check import integer, integers, names_keywords
+from ..raw.check import integer, integers
 from ..tensor import Tensor, from_numpy
 from .dataset import ArrayDataset, Dataset, ImageSet
 from .foreign_transforms import adapted
@@ -33,12 +33,11 @@ Batch = tuple[Any, ...]  # arrays, or tensors
 _THREADS = "singa-loader"
 
 
-@names_keywords
 class DataLoader:
     """Iterates over labelled images in batches. Each `for` loop is one epoch.
 
     data         an ImageSet; a pair of arrays: images (N, C, H, W), integer labels (N,); or any
-                 other `Dataset`, such as an ImageFolder (see below)
+                 other `Dataset`, such as an ImageFolder or a list of items (x, y) (see below)
     batch_size   images a batch; the last batch of an epoch may be shorter
     shuffle      a new random order in each epoch
     seed         of the order and of the random generators of `transform` and `mix`
@@ -462,8 +461,10 @@ def _checked_sampler(
 
 
 def _is_dataset(data: object) -> TypeGuard[Dataset]:
-    """Whether items are read one by one."""
-    arrays = (ImageSet, tuple, list, dict, str, bytes, np.ndarray, Tensor)
+    """Whether items are read one by one: a list of tuples is one of items."""
+    if isinstance(data, list):
+        return bool(data) and isinstance(data[0], tuple)
+    arrays = (ImageSet, tuple, dict, str, bytes, np.ndarray, Tensor)
     return not isinstance(data, arrays) and isinstance(data, Dataset)
 
 
@@ -508,8 +509,9 @@ def _arrays(
         images, labels = (np.asanyarray(part) for part in data)
     except (TypeError, ValueError):
         raise TypeError(
-            f"[DataLoader] expected an ImageSet or (images, labels) or a Dataset (with __len__ and "
-            f"__getitem__), got {type(data).__name__}"
+            f"[DataLoader] expected an ImageSet, (images, labels), a list of items (x, y) or a "
+            f"Dataset (with __len__ and __getitem__), got {type(data).__name__}; "
+            "data.ArrayDataset(x, y) has rows of any arrays"
         ) from None
     if images.dtype.kind not in "uif" or labels.dtype.kind not in "ui":
         raise TypeError(

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..raw.check import distinct_texts, integer, names_keywords
+from ..raw.check import distinct_texts, integer
 from ..raw.words import counted
 from .dataset import ItemLists
 from .picture_cache import PictureCache
@@ -21,7 +21,6 @@ from .pictures import BrokenPictureError, read_mask, read_picture
 _WHITE = 255
 
 
-@names_keywords
 class MaskFolder(ItemLists):
     """Pictures and their masks in two folders, which are decoded when they are asked for.
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..raw.check import distinct_texts, integer, names_keywords
+from ..raw.check import distinct_texts, integer
 from ..raw.words import counted
 from .dataset import ItemLists
 from .picture_list import Broken, leave_out_broken, some
@@ -36,7 +36,6 @@ class _Sample:
     size: int
 
 
-@names_keywords
 class TarShards(ItemLists):
     """Labelled pictures in tar files, which are read where they lie.
 

@@ -12,8 +12,11 @@
 of this is the job of one rank, and the functions return at once.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from ..launcher.environment import Environment, environment
 from ..launcher.waits import Wait
+from ..raw import words
 from .ranks import (
     abort,
     any_rank,
@@ -50,3 +53,8 @@ __all__ = [
     "waits",
     "world_size",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        return words.missing(__name__, name)

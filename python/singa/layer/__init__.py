@@ -9,7 +9,7 @@ A network is a Layer or a Model with layers in attributes, also in lists, tuples
 
 from typing import TYPE_CHECKING, Any
 
-from ..raw import words
+from ..raw import calls, words
 from ..raw.exports import defined, modules_of
 
 #: Modules whose names are not offered.
@@ -62,7 +62,8 @@ if TYPE_CHECKING:  # type checkers follow the imports
 else:
     _public = defined(*modules_of(__name__, _INTERNAL_MODULES), internal=_INTERNAL)
     globals().update(_public)
-    words.answers(_public["Layer"], {**words.LAYERS, **words.PARTS})
+    calls.answers_calls(_public.values())
+    words.answers(_public["Layer"], {**words.LAYERS, **words.PARTS}, words.UNASSIGNED["Layer"])
     __all__ = [*_public, *_ALIASES]
 
 

@@ -397,7 +397,9 @@ class Layer(Hookable, Parameterized, Typed, metaclass=LayerMeta):
         """Adds the name of the innermost layer to an error's traceback."""
         if self.name and not getattr(error, "_singa_layer", None):
             error._singa_layer = self.name  # type: ignore[attr-defined]
-            error.add_note(f"in layer {self.name} ({type(self).__name__})")
+            floats = "x must be of a float type" in str(error)
+            advice = ": x.astype(np.float32) makes floats of an array" if floats else ""
+            error.add_note(f"in layer {self.name} ({type(self).__name__}){advice}")
 
     def __repr__(self) -> str:
         inside = ", ".join(f"{path}={type(child).__name__}" for path, child in self._children())

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from .. import autograd
 from ..raw.arrays import kind_of
-from ..raw.check import unknown_keyword
+from ..raw.calls import call_error
 from ..tensor import Tensor
 from . import late
 
 if TYPE_CHECKING:
     from .base import Layer
 
-#: Of singa's own layers.
-_PACKAGE = __name__.rpartition(".")[0]
+#: Of singa's own layers and models.
+_PACKAGE = __name__.partition(".")[0] + "."
 #: What all of PyTorch's layers take, None meaning the default.
 _PLACES = {"device", "dtype"}
 
@@ -115,7 +115,7 @@ class LayerMeta(type):
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
             """Makes a layer. None for PyTorch's `device` and `dtype` is left out, and what singa's
             layers lack is answered."""
-            if not kwargs or not cls.__module__.startswith(_PACKAGE):
+            if not cls.__module__.startswith(_PACKAGE):
                 return super().__call__(*args, **kwargs)
             for name in _PLACES & kwargs.keys():
                 if kwargs[name] is None:
@@ -123,7 +123,7 @@ class LayerMeta(type):
             try:
                 return super().__call__(*args, **kwargs)
             except TypeError as error:
-                answer = unknown_keyword(cls, kwargs, error, "layer")
+                answer = call_error(cls, cls.__name__, args, kwargs, error, "layer")
                 if answer is None:
                     raise
                 raise answer from None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .base import Layer
@@ -33,6 +35,12 @@ LOSSES: dict[str, Callable[[], Layer]] = {
     "nll": NLLLoss,
     "focal": FocalLoss,
 }
+#: What losses say of shapes, and of the numbers of classes.
+_SHAPES = re.compile(r"must have the shape of \w (\([\d, ]*\)), got (\([\d, ]*\))")
+_CLASSES = re.compile(
+    r"\[(?:SoftmaxCrossEntropyForward|softmax_cross_entropy|nll_loss)\] .*"
+    r"(?:outside \[0, (\d+)\)|whole number)"
+)
 _OF_NUMBERS = (MSELoss, L1Loss, SmoothL1Loss, HuberLoss)
 #: Other names of losses, with what to write.
 _OTHER_LOSSES = {
@@ -110,12 +118,37 @@ def _as_array(value: Any) -> Any:
     return value.detach().cpu().numpy() if hasattr(value, "detach") else value
 
 
-def for_numbers(name: str, error: ValueError) -> str:
-    """What to tell a user whose targets do not have the shape of the outputs, which the loss of
-    this name compares; "" for other errors and losses."""
-    if LOSSES.get(name) not in _OF_NUMBERS or "must have the shape of" not in str(error):
+@contextlib.contextmanager
+def advising(name: str) -> Iterator[None]:
+    """Context manager: errors of a loss, which may have this name, about targets that do not fit
+    the outputs say what to write."""
+    try:
+        yield
+    except (ValueError, IndexError) as error:
+        if advice := _advice(name, str(error)):
+            of_numbers = LOSSES.get(name) in _OF_NUMBERS
+            op = f"[Trainer] loss={name!r} compares outputs with numbers of the same shape: "
+            raise type(error)(f"{op if of_numbers else ''}{error}; {advice}") from error
+        raise
+
+
+def _advice(name: str, said: str) -> str:
+    """What to do about targets of which a loss says this; "" for other errors."""
+    if found := _SHAPES.search(said):
+        wanted, given = found.groups()
+        if wanted == given.replace(",)", ", 1)"):
+            return f"give targets of shape {wanted}, such as y[:, None]"
+        return "for classes use loss='cross_entropy'" if LOSSES.get(name) in _OF_NUMBERS else ""
+    if "x must be scores (N, C, ...)" in said:
+        return "layer.Flatten() or a pooling of whole images comes before the last layer"
+    if not (found := _CLASSES.match(said)):
         return ""
+    if found[1] is None:
+        return "these are classes; for numbers use loss='mse'"
+    count = int(found[1])
+    if count == 1:
+        return "one score of two classes has loss='bce_with_logits', and y[:, None] as floats"
     return (
-        f"[Trainer] loss={name!r} compares outputs with numbers of the same shape: {error}; for "
-        "classes use loss='cross_entropy'"
+        f"the outputs are scores of {count} classes, whose numbers begin with 0: give the last "
+        "layer an output for each class, or the loss an ignore_index"
     )

@@ -18,7 +18,7 @@ targets, or (N, 1, ...), are of two classes: probabilities of class 1; or any sc
 
 from typing import TYPE_CHECKING, Any
 
-from ..raw import words
+from ..raw import calls, words
 from .base import Metric
 from .classes import (
     AUC,
@@ -48,6 +48,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
+    calls.answers_calls([globals()[name] for name in __all__])
 
     def __getattr__(name: str) -> Any:
         return words.missing(__name__, name)

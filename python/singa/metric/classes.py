@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import singa_wrap
-from ..raw.check import integer, names_keywords, number
+from ..raw.check import integer, number
 from ..tape.elements import as_raw
 from ..tensor import Tensor, int32, int64
 from .base import (
@@ -130,7 +130,6 @@ class _OfClasses(Metric):
         return predictions[kept], targets[kept]
 
 
-@names_keywords
 class Accuracy(_OfClasses):
     """Fraction of targets whose class has one of the `top_k` highest scores.
 
@@ -224,7 +223,6 @@ class Accuracy(_OfClasses):
         self._right = self._count = 0
 
 
-@names_keywords
 class ConfusionMatrix(_OfClasses):
     """How often class i (row) was predicted as class j (column).
 
@@ -289,7 +287,6 @@ class ConfusionMatrix(_OfClasses):
         return np.diagonal(matrix), matrix.sum(0), matrix.sum(1)
 
 
-@names_keywords
 class _Quotient(ConfusionMatrix):
     """A quotient for each class, and its average; see F1."""
 

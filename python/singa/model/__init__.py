@@ -23,7 +23,16 @@
 Calls after `net.eval()` infer: `out = net(x)`.
 """
 
+from typing import TYPE_CHECKING, Any
+
+from ..raw import calls, words
 from .base import Model, ModelMeta
 from .states import LoadedStates
 
 __all__ = ["LoadedStates", "Model", "ModelMeta"]
+
+if not TYPE_CHECKING:
+    calls.answers_calls([LoadedStates])
+
+    def __getattr__(name: str) -> Any:
+        return words.missing(__name__, name)

@@ -16,7 +16,8 @@ from .. import autograd, layer, tensor
 from .. import singa_wrap as _c
 from ..graph.memory_limit import limit_of_compile
 from ..graph.step_graphs import Rewriting, StepGraphs
-from ..raw import words
+from ..raw import calls, words
+from ..raw.arrays import kind_of
 from ..tape import autocast
 from ..tape.behaviour import behaviour
 from ..tape.grad_mode import state as grad
@@ -126,7 +127,7 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
 
     # Training and inference.
 
-    @words.says_what_to_write("compile")
+    @calls.says_what_to_write("compile")
     def compile(
         self,
         inputs: Sequence[Tensor | Sequence[Tensor]],
@@ -171,7 +172,12 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
         {'0.W': (4, 2), '0.b': (2,)}
         """
         if not isinstance(inputs, list | tuple) or not inputs:
-            raise TypeError(f"[compile] expected a list of tensors, got {inputs!r:.80}")
+            given = (
+                f"{inputs!r:.80}"
+                if isinstance(inputs, str | list | tuple | None)
+                else kind_of(inputs)
+            )
+            raise TypeError(f"[compile] expected a list of tensors, such as [x], got {given}")
         inputs = self._as_tensors(inputs)
         self._inputs = [like_of(x) for x in inputs]
         wanted = None if dtype is None else tensor.as_dtype(dtype)
@@ -361,6 +367,7 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
         dtype = self._autocast_dtype
         return nullcontext() if dtype is None else autograd.autocast(dtype)
 
+    @calls.says_what_to_write("fit")
     def fit(
         self,
         x: Any,
@@ -416,6 +423,7 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
             **options,
         )
 
+    @calls.says_what_to_write("evaluate")
     def evaluate(
         self, x: Any, y: Any = None, *, batch_size: int = 32, **options: Any
     ) -> dict[str, Any]:
@@ -429,6 +437,7 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
         """
         return of_above("evaluate")(self, x, y, batch_size=batch_size, **options)
 
+    @calls.says_what_to_write("predict", "Trainer")
     def predict(self, x: Any, *, batch_size: int = 32) -> NDArray[Any]:
         """The outputs for inputs (N, ...), for the batches of a loader without their targets, or
         for what `data.read_picture` takes, such as the name of a file or a list of names, of which
@@ -541,7 +550,7 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
             raise AttributeError(
                 f"[{type(self).__name__}] has no optimizer: call set_optimizer() before training"
             )
-        raise words.attribute_error(f"{type(self).__name__!r} object", name, words.LAYERS)
+        raise words.attribute_error(f"{type(self).__name__!r} object", name, _WORDS)
 
     @property
     def training(self) -> bool:
@@ -572,6 +581,7 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
             self.optimizer = state["optimizer"]
 
 
+_WORDS = {**words.LAYERS, **words.UNASSIGNED["Layer"]}
 _rewriting = functools.cache(Rewriting)  # which makes no new one for each step
 
 

@@ -32,7 +32,10 @@ def like_of(x: Any) -> Like:
     if isinstance(x, list | tuple):
         return [like_of(item) for item in x]
     if not isinstance(x, Tensor):
-        raise TypeError(f"[compile] expected tensors, got {kind_of(x)}")
+        raise TypeError(
+            f"[compile] expected examples of the inputs, such as tensor.zeros((1, 3, 32, 32)), got "
+            f"{kind_of(x)}"
+        )
     elements = () if x.size() > _MOST_KEPT else (x.numpy().copy(),)
     return tuple(x.shape), x.dtype, *elements
 

@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 from .. import autograd, layer
 from ..graph.memory_plan import MemoryPlan, memory_plan
 from ..layer.summary import Summary, summarize
+from ..raw.calls import says_what_to_write
 from ..raw.process import notebook_cell
 from .above import of_above
 from .inputs import example
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 class Inspectable:
     """A model's tables, pictures, outputs of layers, and its quantised form."""
 
+    @says_what_to_write("summary")
     def summary(self: Any, file: IO[str] | None = None) -> Summary:
         """Prints a table of the layers, their output shapes and numbers of parameters.
 

@@ -11,6 +11,7 @@ import numpy as np
 from .. import autograd, tensor
 from ..layer import late
 from ..layer.head import replace_head
+from ..raw.calls import says_what_to_write
 from ..tape.assignment import checked
 from ..tensor import Tensor
 from .above import of_above
@@ -35,6 +36,7 @@ class Savable:
     #: Patterns of names in PyTorch's state dict that load_torch ignores.
     torch_ignore: tuple[str, ...] = ("*.num_batches_tracked",)
 
+    @says_what_to_write("save")
     def save(self: Any, path: str | os.PathLike[str]) -> None:
         """Saves the whole network to a file, from which `singa.load` makes it again.
 

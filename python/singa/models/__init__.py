@@ -47,12 +47,13 @@ Numbers of parameters with the default number of classes, without running statis
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..raw import words
+from ..raw import calls, words
 
 if TYPE_CHECKING:
     from .common import Classifier
@@ -126,6 +127,7 @@ def canonical_name(name: str) -> str | None:
     return name if name in _MODELS else None
 
 
+@calls.says_what_to_write("models.create")
 def create(name: str, **kwargs: Any) -> Classifier:
     """Creates the network `name`, which is not compiled yet. Where torchvision or timm have another
     name for it, such as swin_t, that does as well.
@@ -154,12 +156,24 @@ def create(name: str, **kwargs: Any) -> Classifier:
         )
     module, maker = _MODELS[known]
     # Files keep the arguments as JSON.
-    if wrong := next((k for k in kwargs if k in words.ARGUMENTS["models.create"]), None):
-        raise words.argument_error("models.create", wrong, "")
     kwargs = {k: v.item() if isinstance(v, np.generic) else v for k, v in kwargs.items()}
-    net: Classifier = getattr(importlib.import_module(f".{module}", __name__), maker)(**kwargs)
+    make = getattr(importlib.import_module(f".{module}", __name__), maker)
+    taken = _keywords(make)
+    if wrong := next((name for name in kwargs if name not in taken), None):
+        answers = words.ARGUMENTS["models.create"]
+        raise calls.argument_error(f"models.create({known!r})", wrong, taken, answers)
+    net: Classifier = make(**kwargs)
     net.architecture = {"name": known, "arguments": kwargs}
     return net
+
+
+def _keywords(maker: Any) -> list[str]:
+    """Names of the arguments that this class, or partial call of it, leaves open."""
+    given = 0
+    while isinstance(maker, functools.partial):
+        given += len(maker.args)
+        maker = maker.func
+    return calls.keywords(maker)[given:]
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,10 @@ docs/onnx.md describes it. It needs two packages: pip install onnx ml_dtypes.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ..networks.errors import InvalidModelError, Problem, UnsupportedError
+from ..raw import words
 from . import readers as _readers  # noqa: F401 - fills the table
 from .errors import ExportError
 from .module import ImportedModel, load
@@ -28,3 +31,8 @@ __all__ = [
     "load",
     "save",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        return words.missing(__name__, name)

@@ -15,7 +15,7 @@ from ..raw.check import one_of
 from ..tape.behaviour import behaviour
 from ..tensor import Tensor
 from .data_types import NUMBERS
-from .export import OPSET, export
+from .exporting import OPSET, export
 from .module import ImportedModel, read_graph
 from .specification import typed
 from .trace import of_tape

@@ -20,6 +20,7 @@ from ..networks.model import NetworkModel
 from ..networks.network import Network
 from ..networks.tensors import as_tensor, as_value
 from ..raw.arrays import kind_of
+from ..raw.calls import says_what_to_write
 from ..raw.check import integer, one_of
 from ..tape import autocast
 from ..tape.behaviour import behaviour
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 _PARAMETER, _STATE, _CONSTANT = "parameter", "state", "constant"
 
 
+@says_what_to_write("onnx.load")
 def load(
     source: str | os.PathLike[str] | bytes | ModelProto,
     device: Any = None,

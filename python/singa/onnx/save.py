@@ -21,10 +21,11 @@ import numpy as np
 from ..files.atomic import atomic_write, is_special
 from ..layer import Layer
 from ..model import Model
+from ..raw.calls import says_what_to_write
 from ..tensor import Tensor, from_numpy
 from . import checking
 from .errors import ExportError
-from .export import export
+from .exporting import export
 from .module import ImportedModel, read_graph
 from .trace import GraphRun, Trace, executed, traced
 
@@ -38,6 +39,7 @@ _MOST_BYTES = 2_000_000_000
 Axes = Mapping[str, Mapping[int, str] | Sequence[int]]
 
 
+@says_what_to_write("onnx.save")
 def save(
     model: Layer,
     path: str | os.PathLike[str],

@@ -81,7 +81,7 @@ def softmax_cross_entropy(
         return _reduced(op, loss, reduction)
     target, kept = _kept(op, wide, target, ignore_index)
     scores = log_softmax(wide, 1)
-    loss, counts = _of_classes(scores, target, weights, kept)
+    loss, counts = _of_classes(op, scores, target, weights, kept)
     if share:
         uniform = _sum_classes(scores if weights is None else scores * weights)
         if kept is not None:
@@ -110,7 +110,7 @@ def nll_loss(
     _check_reduction(op, reduction)
     scores, target = _wide(op, x), tensor_of(t, x).to(x.device)
     target, kept = _kept(op, scores, target, ignore_index)
-    loss, counts = _of_classes(scores, target, _weights(op, weight, scores), kept)
+    loss, counts = _of_classes(op, scores, target, _weights(op, weight, scores), kept)
     return _reduced(op, loss, reduction, counts, kept)
 
 
@@ -372,12 +372,16 @@ def _kept(
 
 
 def _of_classes(
-    scores: Tensor, target: Tensor, weights: Tensor | None, kept: Tensor | None
+    op: str, scores: Tensor, target: Tensor, weights: Tensor | None, kept: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
     """For logarithms of probabilities (N, C, ...) and what `_kept` returns: the loss of each
     target, and the weights of the targets, if they differ. Both are selected, so that it does not
     matter what lies where no target counts."""
-    loss = negative(squeeze(gather_elements(scores, unsqueeze(target, 1), 1), 1))
+    try:
+        loss = negative(squeeze(gather_elements(scores, unsqueeze(target, 1), 1), 1))
+    except IndexError:
+        wrong = f"[{op}] t has a class outside [0, {scores.shape[1]})"
+        raise IndexError(wrong) from None
     counts = None if kept is None else converted(kept, scores.dtype)
     if weights is not None:
         counts = gather(reshape(weights, (-1,)), 0, target)

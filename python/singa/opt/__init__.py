@@ -6,7 +6,7 @@ sgd(loss)  # backward, one update of each parameter, next step of the schedules
 
 from typing import TYPE_CHECKING, Any
 
-from ..raw import words
+from ..raw import calls, words
 from ..raw.exports import defined, modules_of
 
 #: Modules whose names are not offered.
@@ -36,7 +36,8 @@ if TYPE_CHECKING:  # type checkers follow the imports
 else:
     _public = defined(*modules_of(__name__, _INTERNAL_MODULES), internal=_INTERNAL)
     globals().update(_public)
-    words.answers(_public["Optimizer"], words.OPTIMIZERS)
+    calls.answers_calls(_public.values(), "optimizer")
+    words.answers(_public["Optimizer"], words.OPTIMIZERS, words.UNASSIGNED["Optimizer"])
     words.answers(_public["DecayScheduler"], words.SCHEDULES)
     words.answers(_public["ReduceOnPlateau"], {"step": "update(metric)"})
     words.answers(_public["GradScaler"], words.SCALERS)

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import singa_wrap, tensor
-from ..raw.check import names_keywords
 from ..raw.words import spelled
 from ..tensor import Tensor
 from .hyperparameter import hyperparameter, scheduled
@@ -30,7 +29,6 @@ def _may_count(momentum: DecayScheduler) -> bool:
     return type(momentum) is not Constant or momentum.init_value != 0
 
 
-@names_keywords
 class SGD(UpdateRule):
     """Stochastic gradient descent, with momentum (Polyak 1964) or Nesterov's (Sutskever et al.
     2013).
@@ -112,7 +110,6 @@ class SGD(UpdateRule):
         )
 
 
-@names_keywords
 class RMSProp(UpdateRule):
     """Gradients divided by a running average of their magnitude. Tieleman & Hinton 2012.
 
@@ -183,7 +180,6 @@ class RMSProp(UpdateRule):
         singa_wrap.RmsPropUpdate(*lists, lr, rho, epsilon, *recorded)
 
 
-@names_keywords
 class AdaGrad(UpdateRule):
     """Gradients divided by the root of the sum of all their squares so far. Duchi et al. 2011.
 
@@ -218,7 +214,6 @@ class AdaGrad(UpdateRule):
         singa_wrap.AdaGradUpdate(*lists, lr, self.now("epsilon", step), *recorded)
 
 
-@names_keywords
 @spelled(betas=["beta_1", "beta_2"], eps="epsilon")
 class Adam(UpdateRule):
     """Momentum and RMSProp with bias correction. Kingma & Ba 2015.
@@ -308,7 +303,6 @@ class Adam(UpdateRule):
         )
 
 
-@names_keywords
 @spelled(betas=["beta_1", "beta_2"], eps="epsilon")
 class AdamW(Adam):
     """Adam with decoupled weight decay: p -= lr · weight_decay · p, and `g` is the gradient alone.

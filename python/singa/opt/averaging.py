@@ -12,7 +12,7 @@ from .. import singa_wrap
 from ..dtypes import is_float
 from ..layer import BatchNorm2d, Layer, late
 from ..layer.parameters import each_once
-from ..raw.check import integer, names_keywords, number
+from ..raw.check import integer, number
 from ..tape.assignment import Value, checked, write
 from ..tape.grad_mode import no_grad, set_training, training
 from ..tape.step_recording import host_called
@@ -158,7 +158,6 @@ class Average:
         return updates, checked(where, weights, averages)
 
 
-@names_keywords
 class EMA(Average):
     """Exponential moving average of a model's weights. Polyak & Juditsky 1992; Tarvainen & Valpola
     2017.

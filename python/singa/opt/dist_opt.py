@@ -18,7 +18,7 @@ from .. import autograd, distributed, singa_wrap
 from ..distributed.ranks import abort_by
 from ..layer import late
 from ..layer.parameters import each_once
-from ..raw.check import integer, names_keywords, number
+from ..raw.check import integer, number
 from ..tape.batch_statistics import BatchStatistics, collected_in
 from ..tape.elements import as_raw
 from ..tape.step_recording import host_call, host_called, is_recording_step
@@ -50,7 +50,6 @@ _STREAMS = 0x9E3779B97F4A7C15  # the distance between the seeds of two virtual r
 _DRAWS = 2**40  # positions of the random sequence that each update has, however many it uses
 
 
-@names_keywords
 class DistOpt(Collectives):
     """Trains one model on many processes: each call adds up the gradients of all ranks, and every
     rank makes the same update.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import singa_wrap
-from ..raw.check import integer, names_keywords, number
+from ..raw.check import integer, number
 from ..tape.tensor import wrap
 from ..tensor import Tensor, float64
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ..singa_wrap import Device
 
 
-@names_keywords
 class GradScaler:
     """Dynamic loss scaling, so that small gradients do not vanish in float16 (Micikevicius et al.
     2018). Names, defaults and arithmetic are those of torch.amp.GradScaler.

@@ -16,7 +16,7 @@ from typing import Any, overload
 
 from ..device import create_cpu_device
 from ..raw import words
-from ..raw.check import fraction, integer, integers, names_keywords, number, one_of, positive
+from ..raw.check import fraction, integer, integers, number, one_of, positive
 from ..tensor import Tensor
 
 
@@ -105,7 +105,6 @@ class Constant(DecayScheduler):
         return self.init_value / divisor
 
 
-@names_keywords
 class ExponentialDecay(DecayScheduler):
     """init_value · decay_rate^(step / decay_steps). `staircase` (default off) rounds the exponent
     down. Raises ValueError unless `decay_steps` and `decay_rate` are positive.
@@ -130,7 +129,6 @@ class ExponentialDecay(DecayScheduler):
         )
 
 
-@names_keywords
 @words.spelled(gamma="rate")
 class StepDecay(DecayScheduler):
     """init_value · rate^floor(step / step_size): PyTorch's StepLR. `rate` is 0.1 by default. Raises
@@ -150,7 +148,6 @@ class StepDecay(DecayScheduler):
         return self.init_value * self.rate ** (step // self.step_size)
 
 
-@names_keywords
 @words.spelled(gamma="rate")
 class MultiStepDecay(DecayScheduler):
     """init_value · rate^n, where n of the `milestones` are at most `step`: PyTorch's MultiStepLR.
@@ -170,7 +167,6 @@ class MultiStepDecay(DecayScheduler):
         return self.init_value * self.rate ** bisect.bisect_right(self.milestones, step)
 
 
-@names_keywords
 @words.spelled(T_max="decay_steps", eta_min="final_value")
 class CosineDecay(DecayScheduler):
     """Half a cosine from `init_value` to `final_value` over `decay_steps` steps, then constant.
@@ -194,7 +190,6 @@ class CosineDecay(DecayScheduler):
         return _cosine(self.init_value, self.final_value, step / self.decay_steps)
 
 
-@names_keywords
 @words.spelled(T_0="first_steps", T_mult="factor", eta_min="final_value")
 class CosineRestarts(DecayScheduler):
     """Half a cosine from `init_value` to `final_value` over `first_steps` steps, then again, each
@@ -233,7 +228,6 @@ class CosineRestarts(DecayScheduler):
         return _cosine(self.init_value, self.final_value, step / steps)
 
 
-@names_keywords
 @words.spelled(total_iters="decay_steps")
 class PolynomialDecay(DecayScheduler):
     """final_value + (init_value - final_value) · (1 - step / decay_steps)^power, then constant:
@@ -260,7 +254,6 @@ class PolynomialDecay(DecayScheduler):
         return self.final_value + (self.init_value - self.final_value) * left**self.power
 
 
-@names_keywords
 class SequentialSchedule(DecayScheduler):
     """One schedule after the other, each from its own step 0: PyTorch's SequentialLR.
 
@@ -321,7 +314,6 @@ class FunctionSchedule(DecayScheduler):
         return float(self.function(int(step)))
 
 
-@names_keywords
 @words.spelled(min_lr="min_value")
 class ReduceOnPlateau(DecayScheduler):
     """A value that is multiplied by `factor` when a metric stops improving: PyTorch's
@@ -417,7 +409,6 @@ class ReduceOnPlateau(DecayScheduler):
         return self.current
 
 
-@names_keywords
 @words.spelled(total_iters="steps")
 class WarmUp(DecayScheduler):
     """A linear rise to another schedule over the first `steps` steps, then that schedule from its
@@ -452,7 +443,6 @@ class WarmUp(DecayScheduler):
         return self.schedule.value(0) * factor
 
 
-@names_keywords
 @words.spelled(max_lr="max_value", pct_start="warmup")
 class OneCycle(DecayScheduler):
     """Half a cosine up to `max_value`, then half a cosine down: PyTorch's OneCycleLR with its

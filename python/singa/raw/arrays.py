@@ -25,7 +25,8 @@ def as_shape(shape: Sequence[int]) -> tuple[int, ...]:
         return tuple(shape)
     except TypeError:
         kind = type(shape).__name__
-        raise TypeError(f"[tensor] shape must be a sequence of integers, got {kind}") from None
+        given = f"{shape}: write ({shape},)" if isinstance(shape, int) else kind
+        raise TypeError(f"[tensor] shape must be a sequence of integers, got {given}") from None
 
 
 def converted(array: NDArray[Any], dtype: DType) -> NDArray[Any]:

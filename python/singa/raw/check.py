@@ -6,20 +6,14 @@ message names the operation `op` and the argument `name`.
 
 from __future__ import annotations
 
-import functools
 import math
 import operator
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from ..singa_wrap import TapeTensor
-from . import words
 
-_Class = TypeVar("_Class", bound=type)
 _Choice = TypeVar("_Choice")
-#: What Python says of an argument that a function does not have.
-_UNKNOWN = re.compile(r"unexpected keyword argument '(\w+)'")
 
 
 class InvalidInputError(ValueError, AssertionError):
@@ -29,71 +23,6 @@ class InvalidInputError(ValueError, AssertionError):
     >>> issubclass(utils.InvalidInputError, ValueError)
     True
     """
-
-
-def names_keywords(cls: _Class) -> _Class:
-    """A class decorator: a TypeError about an unknown keyword argument of the constructor lists the
-    known ones. They are looked up after the error, so that a call that fits costs nothing."""
-    init = cls.__init__  # type: ignore[misc]
-
-    @functools.wraps(init)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        try:
-            init(self, *args, **kwargs)
-        except TypeError as error:
-            if "multiple values for argument" in str(error):
-                all_of_them = _keywords(type(self))
-                advice = words.OF_PARAMETERS if "clip_norm" in all_of_them else ""
-                raise TypeError(
-                    f"[{type(self).__name__}] an argument is given twice: there are "
-                    f"{', '.join(all_of_them)}{advice}"
-                ) from None
-            kind = type(self).__name__
-            place = kind if kind in words.ARGUMENTS else "optimizer"
-            if answer := unknown_keyword(type(self), kwargs, error, place):
-                raise answer from None
-            raise
-
-    cls.__init__ = __init__  # type: ignore[misc]
-    return cls
-
-
-def unknown_keyword(
-    cls: type, given: Iterable[str], error: TypeError, place: str
-) -> TypeError | None:
-    """What to raise instead of an error about one of the keywords that are given to a constructor:
-    an answer of the tables `words.ARGUMENTS` for the class and for `place`, or the keywords that
-    there are. None for other errors. Where an argument is missing, an unknown one may stand for
-    it."""
-    said, kind, known = str(error), cls.__name__, _keywords(cls)
-    answers = words.ARGUMENTS[place] | words.ARGUMENTS.get(kind, {})
-    found = _UNKNOWN.search(said)
-    if found is None and "required positional argument" in said:
-        named = [name for name in given if name in answers and name not in known]
-    else:
-        named = [name for name in given if found and name == found[1] and name not in known]
-    if not named:
-        return None
-    name = named[0]
-    if answer := answers.get(name):
-        return TypeError(f"[{kind}] has no argument {name!r}{words.advice(answer)}")
-    return TypeError(f"[{kind}] has no argument {name!r}; it has {', '.join(known) or 'none'}")
-
-
-def _keywords(cls: type) -> list[str]:
-    """Names of the constructor's arguments, also of those that it passes on as **kwargs."""
-    import inspect
-
-    names: list[str] = []
-    for each in cls.__mro__:
-        if "__init__" not in vars(each):
-            continue
-        parameters = inspect.signature(vars(each)["__init__"]).parameters.values()
-        named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        names += [p.name for p in parameters if p.kind in named and p.name != "self"]
-        if all(p.kind != inspect.Parameter.VAR_KEYWORD for p in parameters):
-            break
-    return list(dict.fromkeys(names))
 
 
 def integer(op: str, name: str, value: Any, least: int | None = None) -> int:

@@ -49,7 +49,9 @@ def _axes(entry: Any) -> int:
 def _entry(entry: Any) -> Any:
     if entry is None or isinstance(entry, EllipsisType | slice):
         return entry
-    if isinstance(entry, bool | np.bool_ | list | tuple | np.ndarray):
+    if isinstance(entry, bool | np.bool_ | list | tuple | np.ndarray) or (
+        hasattr(entry, "__array__") and not isinstance(entry, np.generic)  # such as PyTorch's
+    ):
         try:
             array = np.asarray(entry)
         except ValueError as error:

@@ -257,7 +257,9 @@ MISSING = {
 }
 #: Of models and layers.
 LAYERS = {
+    "add": "models.Sequential(*layers), with all layers",
     "add_module": "an attribute: self.name = layer.Linear(3)",
+    "append": "models.Sequential(*layers), with all layers",
     "apply": "a loop over sublayers()",
     "backward": "a call after train(): outputs, loss = net(x, y); or autograd.backward(loss)",
     "bfloat16": "to_type('bfloat16'), or compile(dtype='bfloat16') for mixed precision",
@@ -271,17 +273,23 @@ LAYERS = {
     "dtype": "next(iter(get_params().values())).dtype",
     "evaluate_generator": "evaluate(loader)",
     "export": "save(file)",
+    "extend": "models.Sequential(*layers), with all layers",
     "extra_repr": "summary(), or a __repr__ of your own",
     "fine_tune": "replace_head(outputs), freeze() and unfreeze(), and fit()",
     "fit_generator": "fit(loader)",
     "fit_one_cycle": "set_optimizer(opt.SGD(opt.OneCycle(lr, steps))), and fit(data, epochs)",
     "float": "to_type('float32')",
+    "from_pretrained": "singa.training.pretrained.load_pretrained(folder)",
     "get_buffer": "get_states()[name]",
+    "get_config": "save(file)",
+    "get_layer": "the attribute, or dict(net.named_layers())[name]",
     "get_parameter": "get_params()[name]",
     "get_preds": "predict(data)",
     "get_submodule": "the attribute, or dict(net.named_layers())[name]",
     "get_weights": "get_states(), a dict by name",
     "half": "to_type('float16'), or compile(dtype='float16') for mixed precision",
+    "insert": "models.Sequential(*layers), with all layers",
+    "layers": "sublayers(), or net[i] of a Sequential",
     "load_state_dict": "set_states(states), load_states(file), or load_torch(state_dict)",
     "load_weights": "load_states(file)",
     "lr_find": "short runs of fit() with several rates: singa does not search for one",
@@ -292,6 +300,7 @@ LAYERS = {
     "named_parameters": "get_params().items()",
     "no_sync": "accumulate of the optimizer",
     "parameters": "get_params().values(); set_optimizer() gives an optimizer all of them",
+    "pop": "models.Sequential(*layers), with the layers that stay",
     "predict_classes": "predict(x).argmax(1)",
     "predict_generator": "predict(loader)",
     "predict_on_batch": "predict(x)",
@@ -310,13 +319,17 @@ LAYERS = {
     "share_memory": "singa launch, whose processes exchange gradients",
     "show_results": "training.picture_classifier.PictureClassifier(net).predict(files)",
     "state_dict": "get_states(), or save_states(file)",
+    "step": "a call after train(): outputs, loss = net(x, y)",
     "test_on_batch": "evaluate(x, y)",
     "to": "device.set_default_device(...) before the network is made, or to_type('float16')",
     "to_fp16": "compile(dtype='float16')",
+    "to_json": "save(file)",
     "train_on_batch": "a call after train(): outputs, loss = net(x, y)",
     "trainable_variables": "get_params().values()",
+    "trainable_weights": "get_params().values()",
     "type": "to_type('float16')",
     "validate": "evaluate(data)",
+    "variables": "get_states(), a dict by name",
     "weight": "get_params(), whose names are singa's, such as W and b",
     "zero_grad": "no call: singa makes new gradients in each backward",
 }
@@ -327,12 +340,46 @@ PARTS = {
     "fit": "fit() of the whole model, such as models.Sequential(layer)",
     "train": f"train() of the whole model, or {_STATISTICS}",
 }
+#: Attributes that other frameworks read where they are assigned, by class.
+UNASSIGNED = {
+    "Layer": {
+        "requires_grad": "freeze() and unfreeze() of the network",
+        "stop_training": "trainer.should_stop = True in a training.Callback",
+        "trainable": "freeze() and unfreeze() of the network",
+    },
+    "Optimizer": {
+        "learning_rate": "optimizer.lr, which may be assigned",
+        "param_groups": "optimizer.lr, which may be assigned, and groups=[opt.ParamGroup(...)]",
+    },
+    "DataLoader": {
+        "batch_sampler": "batch_size and shuffle",
+        "collate_fn": "collate",
+    },
+}
+#: Methods of callbacks of Keras, Lightning and fastai.
+CALLBACKS = {
+    **dict.fromkeys(("after_batch", "on_train_batch_end"), "on_batch_end"),
+    **dict.fromkeys(("after_epoch", "on_train_epoch_end"), "on_epoch_end"),
+    **dict.fromkeys(("after_fit", "on_fit_end"), "on_train_end"),
+    **dict.fromkeys(("after_validate", "on_test_end"), "on_validation_end"),
+    **dict.fromkeys(("before_batch", "on_train_batch_begin"), "on_batch_begin"),
+    **dict.fromkeys(("before_epoch", "on_train_epoch_start"), "on_epoch_begin"),
+    **dict.fromkeys(("before_fit", "on_fit_start", "on_train_start"), "on_train_begin"),
+    **dict.fromkeys(("before_validate", "on_test_begin"), "on_validation_begin"),
+    "on_batch_start": "on_batch_begin",
+    "on_epoch_start": "on_epoch_begin",
+    "on_save_checkpoint": "on_checkpoint",
+    "on_train_batch_start": "on_batch_begin",
+    "on_validation_epoch_end": "on_validation_end",
+    "on_validation_epoch_start": "on_validation_begin",
+    "on_validation_start": "on_validation_begin",
+}
 #: Of optimizers.
 OPTIMIZERS = {
     "add_param_group": "groups=[opt.ParamGroup(names, lr_scale=0.1)]",
     "defaults": "its attributes, such as optimizer.lr",
     "load_state_dict": "set_states(states)",
-    "param_groups": "optimizer.lr, which may be assigned, and groups=[opt.ParamGroup(...)]",
+    "minimize": "a call: optimizer(loss)",
     "register_step_post_hook": "on_batch_end of a training.Callback",
     "register_step_pre_hook": "on_batch_begin of a training.Callback",
     "state": "get_states()",
@@ -368,8 +415,6 @@ SCALERS = {
 }
 #: Of data loaders.
 LOADERS = {
-    "batch_sampler": "batch_size and shuffle",
-    "collate_fn": "collate",
     "generator": "seed",
     "pin_memory": "device",
     "prefetch_factor": "prefetch",

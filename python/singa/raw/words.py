@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from .module_words import MODULES as MODULES
 from .word_tables import ARGUMENTS as ARGUMENTS
 from .word_tables import AVERAGES as AVERAGES
+from .word_tables import CALLBACKS as CALLBACKS
 from .word_tables import DATASETS as DATASETS
 from .word_tables import LAYERS as LAYERS
 from .word_tables import LOADERS as LOADERS
@@ -23,6 +24,7 @@ from .word_tables import PROFILES as PROFILES
 from .word_tables import SCALERS as SCALERS
 from .word_tables import SCHEDULES as SCHEDULES
 from .word_tables import TENSORS as TENSORS
+from .word_tables import UNASSIGNED as UNASSIGNED
 
 #: Where a name may be that was looked for in another module of singa.
 _PLACES = (
@@ -62,7 +64,7 @@ def module_error(module: str, name: str) -> AttributeError:
     there = vars(sys.modules[module])
     if name in own or name.startswith("_"):  # such names Python itself looks for
         return attribute_error(owner, name, own)
-    known = {*there.get("__all__", ())}
+    known = {*there.get("__all__", [name for name in there if name[0] != "_"])}
     if module == "singa":
         known |= {each.name for each in pkgutil.iter_modules(there["__path__"])}
     return attribute_error(owner, name, _elsewhere(name), known)
@@ -132,40 +134,9 @@ def missing(module: str, name: str) -> Any:
     raise module_error(module, name)
 
 
-def argument_error(function: str, name: str, known: str) -> TypeError:
-    """The error for an argument that a function does not have. `known` says which it has."""
-    words = ARGUMENTS.get(function, {})
-    rest = advice(words[name]) if name in words else f"; {known}"
-    return TypeError(f"[{function}] has no argument {name!r}{rest}")
-
-
-def says_what_to_write(function: str) -> Callable[[_Function], _Function]:
-    """A decorator: a TypeError about an unknown argument that the table has says what to write.
-    It is looked up after the error, so that a call that fits costs nothing more."""
-
-    def decorate(wrapped: _Function) -> _Function:
-        @functools.wraps(wrapped)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return wrapped(*args, **kwargs)
-            except TypeError as error:
-                if error.__traceback__ is None or error.__traceback__.tb_next is not None:
-                    raise  # by a function that this one has called
-                for name in kwargs:
-                    unknown = f"unexpected keyword argument {name!r}" in str(error)
-                    if unknown and name in ARGUMENTS[function]:
-                        raise argument_error(function, name, "") from None
-                if function in MISSING and "required positional argument" in str(error):
-                    raise TypeError(f"[{function}] takes {MISSING[function]}") from None
-                raise
-
-        return call  # type: ignore[return-value]
-
-    return decorate
-
-
 def spelled(*order: str, shared: int | None = None, **words: Any) -> Callable[[_Class], _Class]:
-    """A class decorator: the constructor also takes PyTorch's words and PyTorch's order.
+    """A class decorator: the constructor also takes PyTorch's words and PyTorch's order. A word
+    that stands for another one is an attribute, too.
 
     words   PyTorch's keywords with singa's name for them, or a list of names if the word holds
             several; or a tuple of the values with which it means what singa does without it, of
@@ -215,9 +186,25 @@ def spelled(*order: str, shared: int | None = None, **words: Any) -> Callable[[_
             init(self, *args, **kwargs)
 
         cls.__init__ = __init__  # type: ignore[misc]
+        for theirs, ours in words.items():
+            if isinstance(ours, str) and not hasattr(cls, theirs):
+                setattr(cls, theirs, _OtherName(ours))
         return cls
 
     return decorate
+
+
+class _OtherName:
+    """Another name of an attribute, in a class."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        return self if instance is None else getattr(instance, self._name)
+
+    def __set__(self, instance: object, value: Any) -> None:
+        setattr(instance, self._name, value)
 
 
 def _positional(function: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
@@ -236,9 +223,13 @@ def _is_like(value: Any, default: Any) -> bool:
     return isinstance(value, bool) or not isinstance(default, bool)
 
 
-def answers(cls: _Class, words: Mapping[str, str]) -> _Class:
-    """Gives the class answers to names that it does not have. `dir` of its objects leaves them
+def answers(
+    cls: _Class, words: Mapping[str, str], unassigned: Mapping[str, str] | None = None
+) -> _Class:
+    """Gives the class answers to names that it does not have, and to those in `unassigned` also
+    where a value is assigned to them, which nothing would read. `dir` of its objects leaves them
     out."""
+    words = {**words, **(unassigned or {})}
     listed: Any = cls.__dir__
 
     def __dir__(self: Any) -> list[str]:  # noqa: N807
@@ -252,7 +243,8 @@ def answers(cls: _Class, words: Mapping[str, str]) -> _Class:
 
     for name in words:
         if not hasattr(cls, name):
-            setattr(cls, name, Absent(name, words))
+            kind = Unassigned if unassigned and name in unassigned else Absent
+            setattr(cls, name, kind(name, words))
     cls.__dir__ = __dir__  # type: ignore[assignment, method-assign]
     return cls
 
@@ -268,3 +260,10 @@ class Absent:
 
     def __get__(self, instance: object, owner: type) -> Any:
         raise attribute_error(f"{owner.__name__!r} object", self._name, self._words)
+
+
+class Unassigned(Absent):
+    """An Absent attribute that cannot be assigned either."""
+
+    def __set__(self, instance: object, value: Any) -> None:
+        raise attribute_error(f"{type(instance).__name__!r} object", self._name, self._words)

@@ -102,5 +102,7 @@ def _complaint(function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]
                 kind = kind_of(each)
                 if isinstance(each, _c.Tensor):
                     kind = "a raw tensor, which functions of singa_wrap and signs take"
-                return f"{name} must{number} be {what}, got {kind}"
+                is_length = isinstance(each, int) and annotation.startswith("Device")
+                shape = "; a shape is one tuple" if is_length else ""
+                return f"{name} must{number} be {what}, got {kind}{shape}"
     return ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .. import singa_wrap as _c
 from ..dtypes import BY_VALUE, is_float
 from ..raw.arrays import kind_of
-from ..raw.words import argument_error, says_what_to_write
+from ..raw.calls import argument_error, says_what_to_write
 from .behaviour import behaviour
 from .elements import as_raw
 from .grad_mode import enable_grad
@@ -170,7 +170,7 @@ def backward(
     w Tensor([2., 4.], dtype=float32)
     """
     if create_graph:
-        raise argument_error("backward", "create_graph", "")
+        raise argument_error("backward", "create_graph")
     if not isinstance(y, Tensor):
         raise TypeError(f"[backward] y must be a Tensor, got {kind_of(y)}")
     if isinstance(dy, Tensor) and dy.data.matches(y.data):

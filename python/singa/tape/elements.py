@@ -46,7 +46,15 @@ def as_raw(value: object, dtype: int | None = None, device: Device | None = None
 def from_array(array: NDArray[Any], device: Device | None) -> _c.Tensor:
     """A copy on the CPU; or the memory itself, where a GPU takes a copy of it at once."""
     copied_anyway = device is not None and device.kind() != _c.DeviceKind_kCpu
-    return _c.from_buffer(array, not (copied_anyway and array.flags.writeable))
+    try:
+        return _c.from_buffer(array, not (copied_anyway and array.flags.writeable))
+    except TypeError:
+        if array.dtype.kind not in "biuf":
+            raise TypeError(
+                f"[tensor] a tensor does not hold {array.dtype}: x.astype(np.float32) makes "
+                "numbers of objects and texts"
+            ) from None
+        raise
 
 
 def flattened(t: Tensor, function: str) -> _c.Tensor:

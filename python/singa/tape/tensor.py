@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from numbers import Integral
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self
 
 from .. import singa_wrap as _c
 from ..device import checked_device, named_or_default
 from ..dtypes import BY_VALUE, DType, as_dtype, float32
-from ..raw.arrays import as_shape
+from ..raw.arrays import as_shape, kind_of
 from .elements import as_raw
 from .grad_mode import state
 from .reading import Reading
@@ -35,6 +36,27 @@ class _Attribute:
 
     def __get__(self, instance: object, owner: type) -> Any:
         return self.function if instance is None else self.function(instance)
+
+
+class Count(int):
+    """A number that a call returns, too."""
+
+    __slots__ = ()
+
+    def __call__(self, axis: int | None = None) -> int:
+        if axis is not None:
+            raise TypeError(f"[size] is the number of elements, as in SINGA: use x.shape[{axis}]")
+        return int(self)
+
+
+class Counted(property):
+    """A property that is a Count, and the method itself as an attribute of the class."""
+
+    def __get__(  # type: ignore[override]
+        self, instance: Any, owner: type | None = None
+    ) -> Count:
+        number: Any = self.fget
+        return number if instance is None else Count(number(instance))
 
 
 class Tensor(Reading, Writing, _Base):
@@ -91,8 +113,16 @@ class Tensor(Reading, Writing, _Base):
         if device is not None and not isinstance(device, _c.Device):
             checked_device("Tensor", device)
         if data is None:
-            shape = as_shape(shape)
-            self.data = _c.Full(shape, 0.0, named_or_default(device), int(as_dtype(dtype)))
+            shape, place = as_shape(shape), named_or_default(device)
+            try:
+                self.data = _c.Full(shape, 0.0, place, int(as_dtype(dtype)))
+            except TypeError:
+                if others := [each for each in shape if not isinstance(each, Integral)]:
+                    raise TypeError(
+                        f"[Tensor] shape must be integers, got {kind_of(others[0])}: values are "
+                        "tensor.Tensor(data=x)"
+                    ) from None
+                raise
         elif isinstance(data, (_c.Tensor, Tensor)):
             self.data = as_raw(data, device=device)
         else:
@@ -167,11 +197,13 @@ class Tensor(Reading, Writing, _Base):
         """
         return self._creator is None or not self._creator.requires_grad
 
+    @Counted
     def ndim(self) -> int:
-        """Number of axes.
+        """Number of axes: a number, as in NumPy and PyTorch, which may be called, as in SINGA.
 
-        >>> tensor.zeros((2, 3)).ndim()
-        2
+        >>> x = tensor.zeros((2, 3))
+        >>> x.ndim, x.ndim()
+        (2, 2)
         """
         return self.data.rank()
 
@@ -193,14 +225,15 @@ class Tensor(Reading, Writing, _Base):
         """
         return not (self.data.is_contiguous() or self.data.is_blocked())
 
+    @Counted
     def size(self, axis: int | None = None) -> int:
-        """Number of elements, as in SINGA. Raises TypeError for an axis: `shape` has its length.
+        """Number of elements: a number, as in NumPy, which may be called, as in SINGA. Raises
+        TypeError if it is called with an axis, as in PyTorch: `shape` has its length.
 
-        >>> tensor.zeros((2, 3)).size()
-        6
+        >>> x = tensor.zeros((2, 3))
+        >>> x.size, x.size()
+        (6, 6)
         """
-        if axis is not None:
-            raise TypeError(f"[size] is the number of elements, as in SINGA: use x.shape[{axis}]")
         return self.data.size()
 
     def memsize(self) -> int:

@@ -17,7 +17,7 @@ from ..networks.graph import ValueType
 from ..networks.model import NetworkModel
 from ..networks.network import Network
 from ..networks.tensors import as_tensor
-from ..raw import words
+from ..raw import calls, words
 from ..raw.arrays import kind_of
 from ..tape.grad_mode import training
 from ..tensor import Tensor
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-@words.says_what_to_write("from_torch")
+@calls.says_what_to_write("from_torch")
 def from_torch(
     module: Any,
     example_inputs: Any,

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from ..files.atomic import atomic_write
-from ..raw import words
+from ..raw import calls, words
 from .callbacks import BestModel, Callback, EarlyStopping
 from .csv_log import CsvLog
 from .curves import plot_curves
@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
+    calls.answers_calls([globals()[name] for name in __all__])
 
     def __getattr__(name: str) -> Any:
         return words.missing(__name__, name)

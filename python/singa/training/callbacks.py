@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import distributed
-from ..raw.check import integer, names_keywords, number
+from ..raw.check import integer, number
+from ..raw.words import CALLBACKS
 
 if TYPE_CHECKING:
     from .trainer import Trainer
@@ -78,12 +81,43 @@ class Callback:
         """Continues from what `state_dict` returned."""
 
 
+#: Methods that a Trainer calls.
+_CALLED = [name for name in vars(Callback) if name.startswith("on_")]
+#: What other frameworks call the first argument of such methods.
+_FIRST = ("batch", "batch_idx", "epoch", "logs")
+
+
+def check_methods(callback: Callback) -> None:
+    """Raises TypeError for a method that a Trainer never calls, since it has a name of another
+    framework or a misspelled one, or that takes the arguments of another framework."""
+    kind = type(callback)
+    for name in dir(kind):
+        method = getattr(kind, name)
+        if not name.startswith(("on_", "before_", "after_")) or not callable(method):
+            continue
+        if name not in _CALLED:
+            close = difflib.get_close_matches(name, _CALLED, 1, 0.9)  # misspelled, and no helper
+            if meant := CALLBACKS.get(name) or next(iter(close), None):
+                raise TypeError(
+                    f"[Trainer] {kind.__name__}.{name} is never called: use {meant}; there are "
+                    f"{', '.join(_CALLED)}"
+                )
+        elif method is not getattr(Callback, name):
+            first = method.__code__.co_varnames[1:2] if hasattr(method, "__code__") else ()
+            if first and first[0] in _FIRST:
+                right = ", ".join(inspect.signature(getattr(Callback, name)).parameters)
+                raise TypeError(
+                    f"[Trainer] {kind.__name__}.{name} takes {first[0]!r} first: write "
+                    f"{name}({right}), with trainer.epoch and trainer.model"
+                )
+
+
 class _Monitor(Callback):
     """Keeps the best value of a field of the records, and when it was."""
 
     def __init__(self, monitor: str, mode: str | None, min_delta: float) -> None:
         kind = type(self).__name__
-        if mode is None and monitor.endswith("loss"):
+        if mode in (None, "auto") and monitor.endswith("loss"):
             mode = "min"
         if mode not in ("min", "max"):
             raise ValueError(
@@ -127,7 +161,6 @@ class _Monitor(Callback):
         self.best_epoch, self.waited = int(state["best_epoch"]), int(state["waited"])
 
 
-@names_keywords
 class EarlyStopping(_Monitor):
     """Ends the training when a value has not improved for some epochs.
 
@@ -173,7 +206,6 @@ class EarlyStopping(_Monitor):
             trainer.should_stop = True
 
 
-@names_keywords
 class BestModel(_Monitor):
     """Saves the weights whenever a value is better than before, those of the EMA if there is one.
 

@@ -10,13 +10,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..files.json_text import json_text
-from ..raw.check import names_keywords
 from .log_base import Record, TextLog
 
 _Row = dict[str, str]
 
 
-@names_keywords
 class CsvLog(TextLog):
     """Appends records to a CSV file, whose first line has the names of the fields. `append` writes
     a record to the file at once.

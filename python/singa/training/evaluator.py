@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from .. import opt, singa_wrap
 from ..data import DataLoader
 from ..dtypes import is_float
+from ..layer.named_losses import advising
 from ..tape.tensor import wrap
 from ..tensor import Tensor, float32
 from .named import named_metrics
@@ -48,6 +49,7 @@ class Evaluator:
         self.dtype = dtype
         self.ema = opt.EMA(model, ema) if isinstance(ema, int | float) else ema
         self.verbose = verbose
+        self._loss_name = ""
 
     def evaluate(self, loader: Any) -> dict[str, Any]:
         """The loss and all metrics on the batches of a loader, of all ranks: {"loss": 0.31, ...}.
@@ -63,7 +65,8 @@ class Evaluator:
         1.0
         """
         self._compile(loader)
-        return self._evaluate(loader, "")
+        with advising(self._loss_name):
+            return self._evaluate(loader, "")
 
     def _evaluate(self, loader: Any, prefix: str) -> dict[str, Any]:
         loss_of = getattr(self.model, "loss", None)
@@ -166,7 +169,10 @@ class Evaluator:
 def check_batches(loader: Any) -> None:
     """Raises TypeError or ValueError for a loader without a length, or without batches."""
     if not hasattr(loader, "__len__"):
-        raise TypeError(f"[Trainer] the loader has no length: {loader!r:.80}")
+        raise TypeError(
+            "[Trainer] expected a data.DataLoader, or another loader with a length, such as a list "
+            f"of batches, got {loader!r:.80}"
+        )
     if not len(loader):
         raise ValueError("[Trainer] the loader has no batches")
 

@@ -21,6 +21,8 @@ from ..data import (
 )
 from ..device import get_default_device
 from ..models.common import Classifier
+from ..raw.calls import argument_error, keywords
+from ..raw.words import ARGUMENTS
 from ..tensor import Tensor, from_dlpack
 from .callbacks import Record
 from .picture_classifier import PictureBatches, is_file
@@ -51,6 +53,7 @@ def fit(
     **options: Any,
 ) -> list[Record]:
     """See `Model.fit`."""
+    _check_options("fit", model, options)
     if y is None:  # a list may be one of batches without targets
         x, y = _parts(x, tuple)
     _check_sets(x, validation)
@@ -77,10 +80,10 @@ def fit(
         return trainer.fit(loader, epochs, validation, resume=resume, overwrite=overwrite)
     except TypeError as error:
         if y is None and "train_one_batch() missing 1 required positional" in str(error):
-            given = "a batch" if is_ours else "each item of the loader"
+            given = "a batch" if is_ours else f"each item of the {type(x).__name__}"
             raise TypeError(
-                f"[fit] {given} has no targets: fit(x, y) takes two arrays, and a loader's batches "
-                "are pairs (x, y)"
+                f"[fit] {given} has no targets: fit(x, y) takes two arrays, and batches of a "
+                "loader or a list are pairs (x, y)"
             ) from error
         raise
     finally:
@@ -90,6 +93,7 @@ def fit(
 
 def evaluate(model: Model, x: Any, y: Any, *, batch_size: int, **options: Any) -> dict[str, Any]:
     """See `Model.evaluate`."""
+    _check_options("evaluate", model, options)
     if y is None:
         x, y = _parts(x)
     _check_sets(x, None)
@@ -109,6 +113,15 @@ def predict(model: Model, x: Any, *, batch_size: int) -> NDArray[Any]:
         if loader is x:
             _refuse_unused("predict", x, {"batch_size": (batch_size, BATCH_SIZE)})
     return Trainer(model, verbose=False).predict(loader)
+
+
+def _check_options(function: str, model: Model, options: dict[str, Any]) -> None:
+    """Raises TypeError for an option that neither the function nor a Trainer has."""
+    of_trainer = keywords(Trainer)[1:]  # without the model
+    for name in options:
+        if name not in of_trainer:
+            known = [*keywords(getattr(type(model), function)), *of_trainer]
+            raise argument_error(function, name, known, ARGUMENTS["Trainer"])
 
 
 def _refuse_unused(function: str, loader: Any, given: dict[str, tuple[Any, Any]]) -> None:
@@ -159,10 +172,22 @@ def as_loader(
         x = from_dlpack(x).as_type("float32")
     if isinstance(x, Tensor | np.ndarray) or _is_array_of_others(x):
         dataset: Any = ArrayDataset(x) if y is None else ArrayDataset(x, y)
+    elif _holds_numbers(x):
+        raise TypeError(f"[fit] x is a {type(x).__name__} of numbers: give np.asarray(x)")
     elif y is not None and isinstance(x, list | tuple):
-        raise TypeError(f"[fit] x is a {type(x).__name__}: give a NumPy array, np.asarray(x)")
+        raise TypeError(
+            f"[fit] x is a {type(x).__name__} of {len(x)}: give np.asarray(x) for one array, or "
+            "data.ArrayDataset(x1, x2, y) for several inputs"
+        )
+    elif isinstance(x, dict | set | None):
+        given = "None" if x is None else f"a {type(x).__name__}"
+        raise TypeError(
+            f"[fit] x is {given}: give an array; or data.ArrayDataset(x1, x2, y) for several inputs"
+        )
     elif y is not None:
         raise TypeError(f"[fit] targets are for arrays; {type(x).__name__} has its own")
+    elif isinstance(x, list) and x and _is_sample(x[0]):
+        dataset = x
     elif isinstance(x, list | tuple) or hasattr(x, "state_dict") or not isinstance(x, Dataset):
         return x
     else:
@@ -228,6 +253,18 @@ def _is_array_of_others(x: Any) -> bool:
     """Whether x is an array of another library, such as a tensor of PyTorch or a table of pandas,
     of which NumPy makes one."""
     return hasattr(x, "__array__") and not isinstance(x, ImageSet)
+
+
+def _holds_numbers(x: Any) -> bool:
+    """Whether x is a list or tuple of Python's numbers, or of lists of them."""
+    if not isinstance(x, list | tuple) or not x:
+        return False
+    return isinstance(x[0], int | float) or _holds_numbers(x[0])
+
+
+def _is_sample(item: Any) -> bool:
+    """Whether an item of a list is a pair of an input and a number, and no batch."""
+    return isinstance(item, tuple) and len(item) > 1 and np.ndim(item[-1]) == 0
 
 
 def _parts(data: Any, kinds: Any = (tuple, list)) -> tuple[Any, Any]:

@@ -41,6 +41,7 @@ from ..models.description import (
     describe,
     describe_layer,
 )
+from ..raw.calls import says_what_to_write
 from ..tensor import Tensor
 from .task import build_task, set_task
 
@@ -74,6 +75,8 @@ def write(
     transform: Transform | None,
 ) -> None:
     """Writes a network with these class names and this transform. Raises as `Model.save` does."""
+    if str(path).lower().endswith(".onnx"):  # which `load` reads as one
+        raise ValueError(f"[save] {path}: singa.onnx.save(net, file, [x]) writes ONNX files")
     described = None if transform is None else describe_transform(transform)
     names = None if class_names is None else [str(name) for name in class_names]
     if names is not None and (wrong := _miscounted(names, net)):
@@ -166,6 +169,7 @@ def _check_empty_batch(net: Model, inputs: list[Any]) -> None:
         ) from error
 
 
+@says_what_to_write("load")
 def load(path: str | os.PathLike[str], device: Any = None) -> Model:
     """Loads a network from a file of `Model.save`, or of `python -m singa train`.
 

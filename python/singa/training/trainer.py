@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import distributed, opt
-from ..layer.named_losses import for_numbers, named_loss
+from ..layer.named_losses import advising, named_loss
 from ..metric import Metric
-from ..raw.check import integer, names_keywords
+from ..raw.check import integer
 from ..tensor import Tensor
 from . import checkpoint
-from .callbacks import Callback, Record
+from .callbacks import Callback, Record, check_methods
 from .checkpoint import BackgroundSaver, json_value
 from .curves import plot_curves
 from .evaluator import (
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from ..model import Model
 
 
-@names_keywords
 class Trainer(Evaluator):
     """Trains a model on the batches of a loader, epoch by epoch.
 
@@ -119,9 +118,9 @@ class Trainer(Evaluator):
         verbose: bool = True,
     ) -> None:
         super().__init__(model, metrics, dtype, ema, bool(verbose))
+        self._loss_name = loss if isinstance(loss, str) else ""
         if loss is not None:
             model.loss = named_loss(loss)
-        self._loss_name = loss if isinstance(loss, str) else ""
         self.callbacks = _checked_callbacks(callbacks)
         self.loggers = list(loggers)
         for logger in self.loggers:
@@ -230,15 +229,12 @@ class Trainer(Evaluator):
                     break
                 self.epoch = epoch
                 try:
-                    record = self._run_epoch(loader, validation, loggers, stopped)
+                    with advising(self._loss_name):
+                        record = self._run_epoch(loader, validation, loggers, stopped)
                 except NonFiniteLossError as error:
                     if place := nonfinite_inputs(loader, self._tensors):
                         error.args = (f"the loss became {error.loss}, since {place}",)
                     error.add_note(f"[Trainer] in epoch {epoch}, update {self.optimizer.steps}")
-                    raise
-                except ValueError as error:
-                    if said := for_numbers(self._loss_name, error):
-                        raise ValueError(said) from error
                     raise
                 if record is not None:
                     history.append(record)
@@ -485,4 +481,5 @@ def _checked_callbacks(callbacks: Any) -> list[Callback]:
                 "class of your own is class Own(training.Callback), with methods such as "
                 "on_epoch_end(self, trainer, record)"
             )
+        check_methods(each)
     return found

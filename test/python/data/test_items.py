@@ -75,6 +75,20 @@ def test_items_without_a_tuple():
     assert isinstance(first, tensor.Tensor)
 
 
+def test_a_list_of_tuples_is_one_of_items():
+    x, y = np.arange(10.0).reshape(5, 2), np.arange(5)
+    batches = list(DataLoader(list(zip(x, y, strict=True)), 2))
+    wanted = list(DataLoader(data.ArrayDataset(x, y), 2))
+    assert len(batches) == len(wanted) == 3
+    for got, want in zip(batches, wanted, strict=True):
+        for one, other in zip(got, want, strict=True):
+            np.testing.assert_array_equal(one, other)
+            assert one.dtype == other.dtype
+    for wrong in ([], list(x), x):
+        with pytest.raises(TypeError, match=r"a list of items \(x, y\).*data\.ArrayDataset"):
+            DataLoader(wrong, 2)
+
+
 def test_images_are_scaled_and_tensors_made():
     class Equal(Pictures):
         def __getitem__(self, index):

@@ -364,6 +364,9 @@ def test_the_table_names_what_exists():
         (words.SCALERS, opt.GradScaler()),
         (words.LOADERS, data.DataLoader(data.shapes("train", 10), 5)),
         (words.PROFILES, singa.profile()),
+        (words.UNASSIGNED["Layer"], layer.Linear(2)),
+        (words.UNASSIGNED["Optimizer"], opt.SGD(0.1)),
+        (words.UNASSIGNED["DataLoader"], data.DataLoader(data.shapes("train", 10), 5)),
     ]
     tables = [table for table, _ in owners] + [*words.MODULES.values(), *words.ARGUMENTS.values()]
     for table in tables:
@@ -493,3 +496,68 @@ def test_the_names_on_a_page_are_answered(page):
     for name in set(names) - {"dense.trainable = False", "mixed_bfloat16"}:  # not names to call
         word = re.match(r"(?:\w+\.)*(\w+)", name)[1]
         assert word in answered, name
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "advice"),
+    [
+        (models.Sequential(layer.Linear(2)), "trainable", r"use freeze\(\) and unfreeze\(\)"),
+        (layer.Linear(2), "trainable", r"use freeze\(\) and unfreeze\(\)"),
+        (layer.Linear(2), "requires_grad", r"use freeze\(\) and unfreeze\(\)"),
+        (models.Sequential(layer.Linear(2)), "stop_training", r"use trainer\.should_stop = True"),
+        (opt.Adam(0.1), "learning_rate", "use optimizer.lr, which may be assigned"),
+        (opt.Adam(0.1), "param_groups", "use optimizer.lr"),
+        (data.DataLoader(data.ArrayDataset(np.ones(3)), 2), "collate_fn", "use collate"),
+    ],
+)
+def test_what_nothing_would_read_cannot_be_assigned(owner, name, advice):
+    assert not hasattr(owner, name)
+    for access in (lambda: setattr(owner, name, False), lambda: getattr(owner, name)):
+        with pytest.raises(AttributeError, match=f"has no attribute {name!r}: {advice}"):
+            access()
+
+
+def test_pytorchs_words_are_attributes_too():
+    dropout = layer.Dropout(0.5)
+    dropout.p = 0.25
+    assert (dropout.ratio, dropout.p) == (0.25, 0.25)
+    assert layer.Softmax(dim=2).dim == 2
+    assert layer.Conv2d(3, 6, 3, groups=3).groups == 3
+    assert opt.StepDecay(0.1, 10, gamma=0.5).gamma == 0.5
+
+
+def test_what_is_a_number_in_numpy_is_one_and_may_be_called():
+    """`if x.ndim == 4` was false for all tensors."""
+    x = tensor.zeros((2, 3, 4))
+    assert (x.ndim, x.ndim(), x.size, x.size(), np.ndim(x)) == (3, 3, 24, 24, 3)
+    assert x.ndim == 3
+    assert type(x.ndim()) is int
+    assert pickle.loads(pickle.dumps(x.size)) == 24
+    with pytest.raises(TypeError, match=r"\[size\] .* use x\.shape\[1\]"):
+        x.size(1)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: tensor.Tensor(np.ones((2, 3))), r"\[Tensor\] shape .* tensor\.Tensor\(data=x\)"),
+        (lambda: tensor.Tensor([[1, 2], [3, 4]]), r"shape must be integers, got list: values are"),
+        (lambda: tensor.ones(3), r"shape must be a sequence of integers, got 3: write \(3,\)"),
+        (lambda: tensor.zeros(2, 3), r"\[zeros\] device .* got int; a shape is one tuple"),
+        (
+            lambda: tensor.from_numpy(np.array(["a"])),
+            r"does not hold <U1: x\.astype\(np\.float32\)",
+        ),
+        (lambda: tensor.from_numpy(np.array([1, None])), "does not hold object"),
+        (lambda: tensor.from_numpy(np.ones(2, "complex64")), "does not hold complex64"),
+    ],
+)
+def test_shapes_and_values_that_are_none(call, message):
+    with pytest.raises(TypeError, match=message):
+        call()
+
+
+def test_tensors_of_other_libraries_are_indices(torch):
+    x = tensor.from_numpy(np.arange(6.0).reshape(3, 2))
+    for index in (torch.tensor([2, 0]), torch.tensor([True, False, True])):
+        np.testing.assert_array_equal(x[index].numpy(), x.numpy()[index.numpy()])

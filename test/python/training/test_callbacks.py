@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from fitted_net import Given, classes, loader, made, states
-from singa import training
+from singa import layer, models, training
 from singa.training import BestModel, Callback, EarlyStopping, Trainer, read_log
 
 pytestmark = pytest.mark.usefixtures("tape_off_again", "plots")
@@ -84,3 +84,45 @@ def test_loggers_get_the_records(tmp_path):
 def test_a_logger_that_is_none_is_refused():
     with pytest.raises(TypeError, match=r"\[Trainer\] loggers: expected a training.Log, got \[\]"):
         Trainer(made(), loggers=[[]])
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("on_train_batch_end", "Own.on_train_batch_end is never called: use on_batch_end; there"),
+        ("before_fit", "Own.before_fit is never called: use on_train_begin"),
+        ("on_epoch_ends", "Own.on_epoch_ends is never called: use on_epoch_end"),
+    ],
+)
+def test_methods_that_are_never_called_are_refused(name, message):
+    kind = type("Own", (training.Callback,), {name: lambda self, *rest: None})
+    with pytest.raises(TypeError, match=message):
+        training.Trainer(models.Sequential(layer.Linear(2)), callbacks=[kind()])
+
+
+def test_arguments_of_keras_are_refused():
+    class Own(training.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            pass
+
+    message = r"on_epoch_end takes 'epoch' first: write on_epoch_end\(self, trainer, record\)"
+    with pytest.raises(TypeError, match=message):
+        training.Trainer(models.Sequential(layer.Linear(2)), callbacks=[Own()])
+
+
+def test_other_methods_of_a_callback_are_its_own():
+    class Own(training.Callback):
+        def on_improvement(self, value):
+            pass
+
+        def on_epoch_end(self, run, record):
+            self.on_improvement(record["train_loss"])
+
+    trainer = training.Trainer(models.Sequential(layer.Linear(2)), callbacks=[Own()])
+    assert len(trainer.callbacks) == 1
+
+
+def test_mode_auto_is_that_of_the_name():
+    assert training.EarlyStopping("val_loss", mode="auto").mode == "min"
+    with pytest.raises(ValueError, match=r"mode must be 'min' or 'max' for 'val_accuracy'"):
+        training.EarlyStopping("val_accuracy", mode="auto")

@@ -26,7 +26,7 @@ def test_predictions_are_of_all_items():
     net.compile([x[:1]])
     loader = data.DataLoader(data.ArrayDataset(x, x[:, 0]), 3, drop_last=True)
     for predicted in (net.predict(loader), Trainer(net, verbose=False).predict(loader)):
-        np.testing.assert_allclose(predicted, net.predict(x), rtol=1e-6)
+        np.testing.assert_allclose(predicted, net.predict(x), rtol=1e-6, atol=1e-7)
     assert (loader.drop_last, len(loader)) == (True, 2)
 
     class Dropping(list):
@@ -137,3 +137,74 @@ def test_a_pair_of_arrays_is_inputs_and_targets():
     assert histories[:2] == histories[2:]
     with pytest.raises(TypeError, match="has no targets"):  # two batches without targets
         net.fit([x, x], verbose=False)
+
+
+def two_classes(outputs=2):
+    net = models.Sequential(layer.Linear(outputs))
+    net.set_optimizer(opt.SGD(0.01))
+    return net
+
+
+@pytest.mark.parametrize(
+    ("outputs", "y", "loss", "error", "message"),
+    [
+        (2, Y + 1, None, IndexError, r"index 2 .*; the outputs are scores of 2 classes, whose"),
+        (2, Y - 1, None, IndexError, r"index -1 .*: give the last layer an output for each class"),
+        (1, Y, None, IndexError, r"one score of two classes has loss='bce_with_logits'"),
+        (2, Y + 0.5, None, ValueError, "not a whole number; these are classes; for numbers use"),
+        (1, Y + 0.5, "mse", ValueError, r"give targets of shape \(8, 1\), such as y\[:, None\]"),
+        (1, Y + 0.5, "bce_with_logits", ValueError, r"give targets of shape \(8, 1\)"),
+        (2, Y, "mae", ValueError, r"loss='mae' compares .*for classes use loss='cross_entropy'"),
+        (3, np.eye(2)[Y], None, ValueError, r"class numbers \(8\) or probabilities \(8, 3\), got"),
+    ],
+)
+def test_targets_that_do_not_fit_the_outputs(outputs, y, loss, error, message):
+    for call in ("fit", "evaluate"):
+        with pytest.raises(error, match=message):
+            getattr(two_classes(outputs), call)(X, y, loss=loss, verbose=False)
+
+
+def test_errors_of_the_network_are_not_about_targets():
+    net = models.Sequential(layer.Embedding(3, 4), layer.Flatten(), layer.Linear(2))
+    net.set_optimizer(opt.SGD(0.01))
+    with pytest.raises(IndexError) as caught:
+        net.fit(np.full((8, 3), 7, np.int32), Y, verbose=False)
+    assert "scores" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        (X.tolist(), Y, r"x is a list of numbers: give np\.asarray\(x\)"),
+        ([X.tolist(), Y.tolist()], None, "x is a list of numbers"),
+        ((X.tolist(), Y.tolist()), None, "x is a tuple of numbers"),
+        ([X, X], Y, r"x is a list of 2: .*data\.ArrayDataset\(x1, x2, y\) for several inputs"),
+        ({"x": X}, Y, "x is a dict: give an array"),
+        (None, None, "x is None: give an array"),
+        ([X, Y], None, r"each item of the list has no targets: fit\(x, y\) takes two arrays"),
+        (zip([X], [Y], strict=True), None, "a list of batches, got <zip"),
+        (X, np.array(["cat", "dog"] * 4), r"part 1 .* np\.unique\(names, return_inverse=True\)"),
+        (X.astype(object), Y, r"part 0 of the items is object, .*x\.astype\(np\.float32\)"),
+    ],
+)
+def test_data_that_are_neither_arrays_nor_batches(x, y, message):
+    with pytest.raises(TypeError, match=message):
+        two_classes().fit(x, y, verbose=False)
+
+
+def test_inputs_of_integers_are_refused_with_what_to_write():
+    with pytest.raises(TypeError, match=r"x must be of a float type, got .* int32") as caught:
+        two_classes().fit(X.astype(np.int64), Y, verbose=False)
+    assert caught.value.__notes__[0] == (
+        "in layer 0 (Linear): x.astype(np.float32) makes floats of an array"
+    )
+
+
+def test_a_list_of_samples_is_a_dataset():
+    """As a loader of PyTorch takes it. Items of other lists are batches."""
+    trained = []
+    for x, y in ((list(zip(X, Y, strict=True)), None), (X, Y)):
+        singa.seed(0)
+        net = two_classes()
+        trained.append(net.fit(x, y, epochs=2, batch_size=3, verbose=False)[-1]["train_loss"])
+    assert trained[0] == trained[1]

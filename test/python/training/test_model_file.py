@@ -216,6 +216,16 @@ class OddLayer(layer.Layer):
         return Odd()(x)
 
 
+def test_a_name_of_an_onnx_file_is_refused(tmp_path):
+    """`singa.load` reads such a file as ONNX."""
+    net = compiled(models.create("lenet", num_classes=2), np.zeros((1, 1, 28, 28), np.float32))
+    with pytest.raises(
+        ValueError, match=r"net\.ONNX: singa\.onnx\.save\(net, file, \[x\]\) writes"
+    ):
+        net.save(tmp_path / "net.ONNX")
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_cannot_be_saved(tmp_path, monkeypatch):
     path = tmp_path / "net.singa"
     path.write_bytes(b"old")

@@ -496,7 +496,7 @@ def test_stops_when_the_loss_is_no_number():
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda t, b: t.fit(iter(b), 1), TypeError, "the loader has no length"),
+        (lambda t, b: t.fit(iter(b), 1), TypeError, "another loader with a length"),
         (lambda t, b: t.fit([], 1), ValueError, "the loader has no batches"),
         (lambda t, b: t.fit(b, 1, []), ValueError, "the loader has no batches"),
         (lambda t, b: t.fit(b, 0), ValueError, "epochs must be at least 1"),
@@ -507,7 +507,7 @@ def test_stops_when_the_loss_is_no_number():
         (lambda t, b: Trainer(t.model, metrics={"loss": len}), ValueError, "another meaning"),
         (lambda t, b: Trainer(t.model, patience=3), TypeError, "has no argument 'patience'"),
         (lambda t, b: t.model.fit(data.ArrayDataset(ONES), ONES), TypeError, "are for arrays"),
-        (lambda t, b: t.model.fit(b, b), TypeError, "x is a list: give a NumPy"),
+        (lambda t, b: t.model.fit(b, b), TypeError, "x is a list of 1: give np"),
         (lambda t, b: Trainer(t.model, metrics=[len]), TypeError, r"metric\.Accuracy\(\)"),
         (lambda t, b: Trainer(t.model, metrics="acc"), TypeError, r"such as \['accuracy'\]"),
         (lambda t, b: Trainer(t.model, metrics=["f1"]), ValueError, r"use .*metric\.F1\(num"),

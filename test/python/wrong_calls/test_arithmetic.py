@@ -14,10 +14,10 @@ autograd.add(CUBE, None) -> TypeError: [arithmetic] NoneType
 autograd.add(CUBE, "a") -> TypeError: [arithmetic] str
 CUBE + "a" -> TypeError: [arithmetic] str
 CUBE + None -> TypeError: [arithmetic] NoneType
-CUBE + object() -> TypeError: [from_buffer] O 8
+CUBE + object() -> TypeError: [tensor] object
 CUBE + make(7) -> ValueError: [Add] (2, 3, 4) (7,)
-CUBE + 1j -> TypeError: [from_buffer] Zd 16
-CUBE + np.array([None]) -> TypeError: [from_buffer] O 8
+CUBE + 1j -> TypeError: [tensor] complex128
+CUBE + np.array([None]) -> TypeError: [tensor] object
 autograd.add(None, None) -> TypeError: [arithmetic] NoneType
 wrap.Binary(wrap.BinaryOp_kAdd, wide(1 << 31, 1), wide(1, 1 << 31))
     -> ValueError: [tensor] (2147483648, 2147483648)
@@ -71,8 +71,8 @@ autograd.elu(MATRIX, "a") -> TypeError: [Elu] alpha str
 autograd.elu(MATRIX, NAN) -> ValueError: [Elu] alpha NaN
 autograd.leakyrelu(MATRIX, None) -> TypeError: [LeakyRelu] a NoneType
 autograd.where(MATRIX, make(5), make(2, 3)) -> ValueError: [Where] (2, 3) (5,)
-autograd.where(MATRIX, MATRIX, None) -> TypeError: [from_buffer] O 8
-autograd.where(MATRIX, MATRIX, "a") -> TypeError: [from_buffer] 1w 4
+autograd.where(MATRIX, MATRIX, None) -> TypeError: [tensor] object
+autograd.where(MATRIX, MATRIX, "a") -> TypeError: [tensor] <U1
 autograd.prelu(MATRIX, make(7)) -> ValueError: [PRelu] (2, 3) (7,)
 autograd.sum() -> ValueError: [list] one tensor
 autograd.max([]) -> ValueError: [list] one tensor

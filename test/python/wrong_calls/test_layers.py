@@ -150,8 +150,8 @@ trainable()(MATRIX, make(2, dtype="int32") * 9)
 net(compiled=False).compile(None) -> TypeError: [compile] list None
 net(compiled=False).compile([]) -> TypeError: [compile] list []
 net(compiled=False).compile([np.array(["a"])]) -> TypeError: [compile] ndarray
-net(compiled=False).compile(MATRIX) -> TypeError: [compile] list [1., 1., 1.]
-net(compiled=False).compile([MATRIX], foo=1) -> TypeError: Model.compile() foo
+net(compiled=False).compile(MATRIX) -> TypeError: [compile] Tensor
+net(compiled=False).compile([MATRIX], foo=1) -> TypeError: [compile] foo is_train
 net(compiled=False).compile([MATRIX, MATRIX]) -> TypeError: Net.forward() 2 3
 Bare().compile([MATRIX]) -> NotImplementedError: Bare forward()
 Bare()(MATRIX) -> NotImplementedError: Bare train_one_batch() eval()
@@ -175,7 +175,7 @@ trainable().load_torch({"fc.weight": object(), "fc.bias": np.ones(4)})
 singa.models.create("resnet9000") -> ValueError: [models.create] resnet9000
 singa.models.create("lenet", num_classes=0) -> ValueError: [LeNet] num_classes 0
 singa.models.create("lenet", num_classes=NAN) -> ValueError: [LeNet] num_classes nan
-singa.models.create("lenet", foo=0) -> TypeError: Classifier.__init__() foo
+singa.models.create("lenet", foo=0) -> TypeError: [models.create('lenet')] foo num_classes
 singa.models.create("lenet").compile([make(1, 1, 2, 2)])
     -> ValueError: [SetupRecorder] kernel 5 dilation 1 5 2
 second_of_lenet(singa.models.create("lenet"))

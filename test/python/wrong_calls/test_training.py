@@ -217,7 +217,7 @@ initializer.normal(make(3, 3), -1) -> ValueError: [Gaussian] mean 0 std -1
 list(autograd.backward(None)) -> TypeError: [backward] y NoneType
 list(autograd.backward(MATRIX)) -> ValueError: [backward] y (2, 3) dy
 list(autograd.backward(MATRIX, make(5))) -> ValueError: [backward] dy (5,) y (2, 3)
-list(autograd.backward(MATRIX, "a")) -> TypeError: [from_buffer] 1w 4
+list(autograd.backward(MATRIX, "a")) -> TypeError: [tensor] <U1
 autograd.gradcheck(None, None) -> TypeError: NoneType iterable
 autograd.gradcheck(lambda x: 5, [make(2, dtype="float64")]) -> TypeError: int iterable
 autograd.autocast("int7") -> TypeError: [dtype] int7 float32

@@ -196,7 +196,7 @@ autograd.batchnorm_2d(NORM, IMAGES, SCALE, SCALE, None, None)
     -> ValueError: [BatchNormForwardInference] running_mean (None)
 autograd.batchnorm_2d(NORM, IMAGES, SCALE, SCALE, MEAN, None)
     -> ValueError: [BatchNormForwardInference] running_var (None)
-autograd.batchnorm_2d(NORM, IMAGES, SCALE, SCALE, "m", VAR) -> TypeError: [from_buffer] 1w 4
+autograd.batchnorm_2d(NORM, IMAGES, SCALE, SCALE, "m", VAR) -> TypeError: [tensor] <U1
 autograd.batchnorm_2d(NORM, IMAGES, SCALE, SCALE, [1, 2, 3], VAR)
     -> TypeError: [BatchNormForwardInference] running_mean float32 (3,) int32
 batch_norm_backward(make(4).data, VAR.data)

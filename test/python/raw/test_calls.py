@@ -1,0 +1,119 @@
+"""Errors of calls that do not fit name the function, and what it takes or what to write."""
+
+import importlib
+import inspect
+
+import numpy as np
+import pytest
+import singa
+from singa import data, layer, metric, model, models, opt, training
+from singa.raw import calls
+
+X, Y = np.ones((4, 3), np.float32), np.zeros(4, np.int32)
+#: What users construct, by the modules that have it.
+CLASSES = [
+    value
+    for module in (data, layer, metric, model, models, opt, training, singa)
+    for name in module.__all__
+    if isinstance(value := getattr(module, name), type)
+    and value is not layer.Identity  # which takes any arguments
+    and not issubclass(value, BaseException)
+    and inspect.isfunction(value.__init__)
+    and not getattr(value, "_is_protocol", False)
+]
+
+
+def net():
+    made = models.Sequential(layer.Linear(2))
+    made.set_optimizer(opt.SGD(lr=0.1))
+    return made
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
+def test_constructors_name_an_argument_that_they_do_not_have(kind):
+    for count in range(4):  # those that it must have
+        with pytest.raises(TypeError) as caught:
+            kind(*[1] * count, no_such_argument=1)
+        if "required positional argument" not in str(caught.value):
+            break
+    assert str(caught.value).startswith(f"[{kind.__name__}] has no argument 'no_such_argument'; it")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: net().fit(X, Y, 10),
+            "[fit] takes 2 arguments without a name, x and y; got 3. With a name it takes epochs, "
+            "batch_size, validation, shuffle, seed, resume, overwrite",
+        ),
+        (
+            lambda: net().predict(X, 32),
+            "[predict] takes 1 argument without a name, x; got 2. With a name it takes batch_size",
+        ),
+        (
+            lambda: net().predict(X, foo=0),
+            "[predict] has no argument 'foo'; it has x, batch_size",
+        ),
+        (lambda: net().evaluate(X, Y, bs=2), "[evaluate] has no argument 'bs': use batch_size"),
+        (lambda: net().save("a", "b"), "[save] takes 1 argument without a name, path; got 2"),
+        (
+            lambda: models.create("lenet", foo=1),
+            "[models.create('lenet')] has no argument 'foo'; it has num_classes, label_smoothing",
+        ),
+        (
+            lambda: models.create("resnet18", depths=1),
+            "[models.create('resnet18')] has no argument 'depths'; it has num_classes, cifar, "
+            "group, group_width, label_smoothing",
+        ),
+        (
+            lambda: opt.StepDecay(0.1, 2, 0.5, 7),
+            "[StepDecay] takes 3 arguments without a name, init_value and step_size and rate; "
+            "got 4",
+        ),
+        (
+            lambda: data.ArrayDataset(X, Y, batch_size=3),
+            "[ArrayDataset] has no argument 'batch_size'; it has none with a name",
+        ),
+        (lambda: singa.load("a", foo=1), "[load] has no argument 'foo'; it has path, device"),
+        (
+            lambda: layer.Dropout(0.5, True, 3),
+            "[Dropout] takes 1 argument without a name, ratio; got 3",
+        ),
+    ],
+)
+def test_calls_say_what_the_function_takes(call, message):
+    with pytest.raises(TypeError) as caught:
+        call()
+    assert str(caught.value).startswith(message)
+
+
+def test_options_of_fit_are_its_own_and_those_of_a_trainer():
+    with pytest.raises(TypeError) as caught:
+        net().fit(X, Y, foo=1)
+    said = str(caught.value)
+    assert said.startswith("[fit] has no argument 'foo'; it has x, y, epochs, batch_size,")
+    assert ", metrics, loss, " in said
+
+
+def test_errors_of_what_a_function_calls_are_left_alone():
+    @calls.says_what_to_write("outer")
+    def outer():
+        return int(no_such=1)
+
+    class Callback(training.Callback):
+        def __init__(self, x):
+            super().__init__()
+
+    for call, said in ((outer, "'no_such'"), (lambda: Callback(y=1), "keyword argument 'y'")):
+        with pytest.raises(TypeError, match=said) as caught:
+            call()
+        assert "it has" not in str(caught.value)
+
+
+def test_names_of_onnx():
+    onnx = importlib.import_module("singa.onnx")
+    with pytest.raises(AttributeError, match=r"'export': use singa\.onnx\.save\(net, file, \[x\]"):
+        _ = onnx.export
+    with pytest.raises(AttributeError, match="did you mean load"):
+        _ = onnx.lod

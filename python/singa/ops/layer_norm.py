@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
+from ..raw.arrays import full
 from ..raw.check import integer, number
 from ..tape.tensor import Tensor
 from .base import BuiltinOperator
@@ -210,7 +211,8 @@ def _apply(op: LayerNorm, x: Tensor, weight: Tensor | None, bias: Tensor | None)
     if bias is None:
         return op(x)[0] if weight is None else op(x, weight)[0]
     if weight is None:
-        raise ValueError(f"[{type(op).__name__}] bias needs a weight")
+        ones = full(tuple(bias.shape), 1.0, x.device, bias.dtype)
+        weight = Tensor(data=ones, device=x.device, requires_grad=False)
     return op(x, weight, bias)[0]
 
 

@@ -41,8 +41,8 @@ def test_bfloat16_keeps_its_type_and_wide_weights() -> None:
         ),
         (lambda: layer.GroupNorm(2, 4)(tensor.Tensor((2, 6))), r"expected \(N, 4, \.\.\.\), got"),
         (
-            lambda: autograd.layer_norm(tensor.Tensor((2, 4)), bias=tensor.Tensor((4,))),
-            "bias needs a weight",
+            lambda: autograd.layer_norm(tensor.Tensor((2, 4)), bias=tensor.Tensor((3,))),
+            r"\[LayerNorm\] scale must have shape \(4,\)",
         ),
         (
             lambda: autograd.layer_norm(tensor.Tensor((2, 4)), tensor.Tensor((3,))),
@@ -53,6 +53,21 @@ def test_bfloat16_keeps_its_type_and_wide_weights() -> None:
 def test_errors(call: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_a_bias_alone() -> None:
+    """None as the weight is 1."""
+    random = np.random.default_rng(0)
+    x = tensor.from_numpy(random.standard_normal((2, 4, 3)).astype(np.float32))
+    for norm, shape in (
+        (lambda *tensors: autograd.layer_norm(*tensors, -2), (4, 3)),
+        (lambda *tensors: autograd.group_norm(tensors[0], 2, *tensors[1:]), (4,)),
+        (autograd.instance_norm, (4,)),
+        (autograd.channel_norm, (4,)),
+    ):
+        bias = tensor.from_numpy(random.standard_normal(shape).astype(np.float32))
+        y, wanted = norm(x, None, bias), norm(x, tensor.ones(shape), bias)
+        np.testing.assert_array_equal(y.numpy(), wanted.numpy())
 
 
 class Mixed(model.Model):

@@ -74,7 +74,6 @@ _INSTEAD = {
         ),
         _COUNT,
     ),
-    "_embedding_bag": "bags of any lengths: take nn.Embedding, and sum or average its rows",
     "masked_scatter": "which element comes where depends on values: take torch.where",
 }
 

@@ -160,6 +160,11 @@ def refusing(torch: Any) -> Iterator[None]:
             return super(function, cls).apply(*args, **options)
         if cls.__name__ == "CheckpointFunction":
             raise NotImplementedError("torch.utils.checkpoint: give it use_reentrant=False")
+        if cls.__name__ == "CrossMapLRN2d":
+            raise NotImplementedError(
+                "CrossMapLRN2d, whose gradient in PyTorch is that of another result: take "
+                "nn.LocalResponseNorm"
+            )
         raise NotImplementedError(
             f"{cls.__name__} is a custom autograd.Function: write it with operators whose "
             "gradients PyTorch knows, such as x + (f(x) - x).detach() for f with the gradient of x"

@@ -328,8 +328,12 @@ OF_MODULES: dict[str, tuple[Callable[[Any], Any], str, str]] = {
         *["instance norm that updates running statistics.*: give it track_running_stats=False"] * 2,
     ),
     "bags": (
-        lambda t: t.nn.Sequential(_rows(t), t.nn.EmbeddingBag(9, 3)),
-        *["bags of any lengths.*: take nn.Embedding, and sum or average its rows"] * 2,
+        lambda t: t.nn.Sequential(_rows(t), t.nn.EmbeddingBag(9, 3, mode="max")),
+        *["bags with mode='max'.*: take nn.Embedding, and the maximum of its rows"] * 2,
+    ),
+    "norm across channels": (
+        lambda t: t.nn.Sequential(_rows(t), t.nn.CrossMapLRN2d(3)),
+        *["CrossMapLRN2d, whose gradient.*: take nn.LocalResponseNorm"] * 2,
     ),
     "counted gradients": (
         lambda t: t.nn.Sequential(_rows(t), t.nn.Embedding(9, 3, scale_grad_by_freq=True)),

@@ -240,6 +240,32 @@ def _words(torch: Any, nn: Any, F: Any) -> Any:
     return Words()
 
 
+@_case(lambda torch: (torch.randint(0, 9, (4, 6)),))
+def _bags(torch: Any, nn: Any, F: Any) -> Any:
+    class Bags(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.means = nn.EmbeddingBag(9, 3, mode="mean", padding_idx=4)
+            self.sums = nn.EmbeddingBag(9, 3, mode="sum")
+            self.whole = nn.EmbeddingBag(9, 3, include_last_offset=True)
+            self.factors = nn.Embedding(9, 1)
+            self.register_buffer("offsets", torch.tensor([0, 2, 2, 5], dtype=torch.int32))
+            self.register_buffer("padding", torch.tensor([[4, 4], [4, 1]]))
+
+        def forward(self, words: Any) -> list[Any]:
+            flat = words.flatten()
+            factors = self.factors(words).flatten(1)
+            return [
+                self.means(words) * self.sums(words, per_sample_weights=factors),
+                self.means(flat.int(), self.offsets),
+                self.sums(flat, self.offsets.long()),
+                self.whole(flat, torch.arange(0, flat.shape[0] + 1, 3)),
+                self.means(self.padding),
+            ]
+
+    return Bags()
+
+
 @_case(_images)
 def _up_and_down(torch: Any, nn: Any, F: Any) -> Any:
     class UpAndDown(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -51,7 +52,7 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
         lambda t, F, x: t.fmax(x, x.flip(0)) + t.fmin(x, x.flip(1)) + t.maximum(x, (x * 2).float()),
         lambda t, F, x: x * t.where(x > 0, 2.0, 0.5),
         lambda t, F, x: F.bilinear(x, x.exp(), t.ones(2, 5, 5, dtype=x.dtype)),
-        lambda t, F, x: F.rrelu(x, 0.2, 0.2, training=True) + F.rrelu(x, 0.1, 0.3),
+        lambda t, F, x: F.rrelu(x, 0.2, 0.2, training=True) + F.rrelu(x, 0.1, 0.3) + F.rrelu(x),
         lambda t, F, x: x @ x.mT @ x + t.einsum("bcij,bckj->bcik", x, x) @ x,
         lambda t, F, x: t.addmm(x[0, 0, :5], x[0, 1, :5], x[0, 2, :5], beta=0.5, alpha=2),
         lambda t, F, x: (
@@ -67,6 +68,8 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
         lambda t, F, x: x.topk(2, 3)[0].sum(3) + x.sort(3, descending=True)[0][..., 1],
         lambda t, F, x: t.linalg.vector_norm(x, 3, 1) + t.linalg.vector_norm(x, t.inf, 1),
         lambda t, F, x: t.linalg.vector_norm(x, 0, 1) + t.linalg.vector_norm(x, -t.inf, 1),
+        lambda t, F, x: x.sort(stable=True, dim=2)[0] + x.sort(stable=False, dim=1)[0],
+        lambda t, F, x: x.sort(stable=True, dim=0, descending=True)[0],
         lambda t, F, x: x.kthvalue(2, 2)[0] + x.median(2)[0] + x.median() + (x * 0.1 + 1).prod(),
         lambda t, F, x: x * x.max() + x * x.min() + t.cdist(x, x[:, :, :5] + 1),
         lambda t, F, x: x.cumprod(2) + x.logcumsumexp(3) + x.cummax(2)[0] + x.cummin(1)[0],
@@ -82,6 +85,11 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
                 x, t.zeros(3, dtype=x.dtype), t.ones(3, dtype=x.dtype) * 2, use_input_stats=False
             )
         ),
+        lambda t, F, x: (
+            F.layer_norm(x, (6, 5), bias=x[0, 0])
+            + F.group_norm(x, 3, bias=x[0, :, 0, 0].detach())
+            + F.instance_norm(x, bias=x[0, :, 0, 0])
+        ),
     ],
     "movement": [
         lambda t, F, x: x.reshape(x.shape[0], -1).view(-1, 9, 10).transpose(1, 2).flatten(1),
@@ -95,6 +103,9 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
         lambda t, F, x: F.pad(x, (1, 2, 0, 1), value=0.5) + F.pad(x, (1, 2, 0, 1), mode="reflect"),
         lambda t, F, x: F.pad(x[:, 0], (2, 1), mode="replicate") + F.pad(x[:, 1], (-1, 4)),
         lambda t, F, x: F.pad(x[:, 0], (2, 1), mode="circular"),
+        lambda t, F, x: F.pad(x, (-5, 3, 2, -7), mode="replicate") + F.pad(x, (-4, 2, 0, -5)),
+        lambda t, F, x: F.pad(x, (-4, 3, 3, -2), mode="reflect"),
+        lambda t, F, x: F.pad(x, (-1, 2, 1, -2), mode="circular"),
         lambda t, F, x: x.tril() + x.triu(1) + F.pixel_unshuffle(x[:, :, :, :4], 2).sum(),
         lambda t, F, x: x[:, t.tensor([2, 0])] + x[:, [1, 2]] + x.index_select(1, t.tensor([0, 1])),
         lambda t, F, x: x[:, :, t.tensor([0, -1, 2]), t.tensor([4, 1, -2])],
@@ -129,6 +140,20 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
         ),
         lambda t, F, x: x.scatter(3, x.argmax(3, keepdim=True), x.mean(3, keepdim=True)),
         lambda t, F, x: x.scatter_add(2, (x[:, :2, :4] * 9).long() % 6, x.detach() * 2),
+    ],
+    "without axes": [
+        lambda t, F, x: x.sum().cumsum(0) + x.sum().cumprod(-1) + x.sum().logcumsumexp(0),
+        lambda t, F, x: x.sum().cummax(0)[0] + x.sum().cummin(0)[0] + x.sum().kthvalue(1)[0],
+        lambda t, F, x: x.sum().max(0)[0] + x.sum().min(0, True)[0] + x.sum().median(0)[0],
+        lambda t, F, x: x.sum().sort(0)[0] + x.sum().topk(1)[0] + x.sum().softmax(0),
+        lambda t, F, x: x.sum().log_softmax(0) + x.sum() * (1 + x.sum().argmax(0)),
+        lambda t, F, x: x.sum() * (3 + x.sum().sort(0)[1] + x.sum().max(0)[1] + x.sum().topk(1)[1]),
+        lambda t, F, x: x.sum().gather(0, t.tensor(0)) + x.sum().index_select(0, t.tensor([0])),
+        lambda t, F, x: x[0, 0, 0].index_select(0, t.tensor(2)),
+        lambda t, F, x: x.sum().scatter(0, t.tensor(0), x.mean()),
+        lambda t, F, x: x.sum().scatter(0, t.tensor(0), 2.0),
+        lambda t, F, x: x.sum().scatter_add(0, t.tensor(0), x.mean()),
+        lambda t, F, x: x.sum().scatter_reduce(0, t.tensor(0), x.mean(), "prod"),
     ],
     "scatter_reduce": [
         lambda t, F, x, reduce=reduce, own=own: x.scatter_reduce(
@@ -208,6 +233,37 @@ def test_calls(torch: ModuleType, family: str) -> None:
 
     torch.manual_seed(1)
     torch_oracle.check(torch, Calls(), torch.randn(4, 3, 6, 5), steps=False)
+
+
+#: Options that say where and how PyTorch keeps a result, or what types results have.
+_PLACES = {"dtype", "layout", "device", "pin_memory", "memory_format", "generator", "non_blocking"}
+
+
+def test_rows_take_the_arguments_of_pytorch(torch: ModuleType) -> None:
+    """A row with **options would read past an argument that it does not name. Graphs leave out
+    arguments that have PyTorch's default."""
+    wrong = []
+    for name in registry.names():
+        packet, _, overload = name.partition(".")
+        op = getattr(getattr(torch.ops.aten, packet), overload or "default")
+        row = inspect.signature(registry.find(name)).parameters
+        by_position = [x for x in [*row.values()][1:] if x.kind is x.POSITIONAL_OR_KEYWORD]
+        any_number = any(x.kind is x.VAR_POSITIONAL for x in row.values())
+        for i, argument in enumerate(op._schema.arguments):
+            by_name = argument.kwarg_only or i >= len(by_position)
+            own = row.get(argument.name) if by_name else by_position[i]
+            default = argument.default_value
+            if own is None:
+                right = argument.name in _PLACES or any_number
+            elif not argument.has_default_value():
+                right = True
+            elif isinstance(default, bool | float):
+                right = own.default == default
+            else:  # None, or lists, for which rows have numbers
+                right = own.default is not own.empty
+            if not right:
+                wrong.append(f"{name}: {argument.name}")
+    assert wrong == []
 
 
 def test_rows_have_names_of_pytorch(torch: ModuleType) -> None:

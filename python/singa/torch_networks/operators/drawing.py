@@ -96,8 +96,8 @@ def rrelu(
     call: Call,
     x: Tensor,
     noise: Tensor,
-    lower: float,
-    upper: float,
+    lower: float = 0.125,
+    upper: float = 1 / 3,
     in_training: bool = False,
     **options: Any,
 ) -> Tensor:

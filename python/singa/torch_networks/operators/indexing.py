@@ -5,12 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from ... import autograd, tensor
 from ...dtypes import is_float
+from ...networks.element_types import numpy_type
 from ...networks.errors import Refused
 from ...networks.tensors import same_type
 from ...tensor import Tensor
-from .registry import Call, computes
+from .registry import Call, along_axis, computes
+
+
+def _not_equal(indices: Tensor, number: int) -> Tensor:
+    return autograd.cast(autograd.not_equal(indices, number), tensor.bool_)
+
+
+_BY_FREQUENCY = "scale_grad_by_freq: turn it off, and divide the table's gradient by counts"
 
 
 @computes("embedding")
@@ -24,12 +34,60 @@ def embedding(
 ) -> Tensor:
     """Rows of a table; that of `padding_idx` gets no gradient."""
     if scale_grad_by_freq:
-        raise Refused("scale_grad_by_freq: turn it off, and divide the table's gradient by counts")
+        raise Refused(_BY_FREQUENCY)
     y = autograd.gather(table, 0, indices)
     if padding_idx < 0:
         return y
-    is_padding = autograd.reshape(autograd.equal(indices, padding_idx), (*indices.shape, 1))
-    return autograd.where(y.detach(), y, autograd.cast(is_padding, tensor.bool_))
+    is_row = autograd.reshape(_not_equal(indices, padding_idx), (*indices.shape, 1))
+    return autograd.where(y, y.detach(), is_row)
+
+
+@computes("_embedding_bag", "_embedding_bag_forward_only")
+def embedding_bag(
+    call: Call,
+    table: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> Tensor:
+    """Sums or means of rows of a table. A bag begins at each offset; the last offset may be the
+    end. Rows of `padding_idx` do not count."""
+    if scale_grad_by_freq:
+        raise Refused(_BY_FREQUENCY)
+    if mode == 2:
+        raise Refused("bags with mode='max': take nn.Embedding, and the maximum of its rows")
+    (count,), (bags,) = indices.shape, offsets.shape
+
+    def full(value: int, shape: tuple[int, ...], kind: str) -> Tensor:
+        key = (call.node.name, value, shape, kind)
+        return call.run.tensor(call.run.made(key, lambda: np.full(shape, value, numpy_type(kind))))
+
+    def summed(rows: Tensor) -> Tensor:
+        zeros = full(0, (bags, *rows.shape[1:]), rows.dtype.name)
+        return autograd.scatter_nd(zeros, bag, rows, "add")
+
+    ones, kind = full(1, (bags,), "int64"), table.dtype.name
+    offsets = autograd.cast(offsets, tensor.int64)
+    starts = autograd.scatter_elements(full(0, (count + 1,), "int64"), offsets, ones, 0, "add")
+    bag = autograd.cumsum(autograd.slice(starts, [0], [count], [0]), 0) - 1
+    bag = autograd.reshape(bag, (count, 1))
+    rows, counted = autograd.gather(table, 0, indices), full(1, (count, 1), kind)
+    if weights is not None:
+        rows = rows * autograd.reshape(weights, (count, 1))
+    if padding_idx >= 0:
+        is_kept = autograd.reshape(_not_equal(indices, padding_idx), (count, 1))
+        zero = call.run.number(0.0, table)
+        rows = autograd.where(rows, zero, is_kept)
+        counted = autograd.where(counted, zero, is_kept)
+    y = summed(rows)
+    if mode == 1:
+        y = y / autograd.clip(summed(counted), 1.0, None)
+    return autograd.slice(y, [0], [bags - 1], [0]) if include_last_offset else y
 
 
 @computes("index.Tensor")
@@ -128,12 +186,14 @@ def _merged(x: Tensor, first: int, last: int) -> tuple[int, ...]:
 
 
 @computes("index_select")
+@along_axis
 def index_select(call: Call, x: Tensor, axis: int, indices: Tensor) -> Tensor:
     """Elements along an axis."""
     return autograd.gather(x, axis % len(x.shape), indices)
 
 
 @computes("gather")
+@along_axis
 def gather(call: Call, x: Tensor, axis: int, indices: Tensor, sparse_grad: bool = False) -> Tensor:
     """An element along an axis for each place."""
     return autograd.gather_elements(x, indices, axis)
@@ -150,12 +210,14 @@ def _scattered(
 
 
 @computes("scatter.src")
+@along_axis
 def scatter(call: Call, x: Tensor, axis: int, indices: Tensor, source: Tensor) -> Tensor:
     """x with elements along an axis replaced."""
     return _scattered(x, axis, indices, source)
 
 
 @computes("scatter_add")
+@along_axis
 def scatter_add(call: Call, x: Tensor, axis: int, indices: Tensor, source: Tensor) -> Tensor:
     """x with elements added along an axis."""
     return _scattered(x, axis, indices, source, "add")
@@ -172,6 +234,7 @@ _REDUCTIONS = {
 
 
 @computes("scatter_reduce.two")
+@along_axis
 def scatter_reduce(
     call: Call,
     x: Tensor,
@@ -200,6 +263,7 @@ def scatter_reduce(
 
 
 @computes("scatter.value")
+@along_axis
 def scatter_value(call: Call, x: Tensor, axis: int, indices: Tensor, value: float) -> Tensor:
     """x with elements along an axis replaced by a number."""
     source = autograd.expand(call.run.number(value, x), tuple(indices.shape))

@@ -299,16 +299,20 @@ def pad(
         mode, value = "constant", 0.0 if mode == "constant" else mode
     rank = len(x.shape)
     pairs = [(padding[i], padding[i + 1]) for i in range(0, len(padding), 2)]
-    for i, (before, after) in enumerate(pairs):
-        if before < 0 or after < 0:
-            axis = rank - 1 - i
-            x = slice_(call, x, axis, max(-before, 0), x.shape[axis] - max(-after, 0))
-    pairs = [(max(before, 0), max(after, 0)) for before, after in pairs]
-    if not any(map(any, pairs)):
-        return x
-    pairs += [(0, 0)] * (rank - len(pairs))
-    pads = [before for before, _ in pairs[::-1]] + [after for _, after in pairs[::-1]]
-    return autograd.pad(x, _MODES[mode], pads, 0.0 if value is None else value)
+    pairs = [(0, 0)] * (rank - len(pairs)) + pairs[::-1]
+    if mode not in ("reflect", "replicate"):  # those repeat elements that are taken away, too
+        x = _cut(call, x, pairs)
+    pads = [max(pair[i], 0) for i in (0, 1) for pair in pairs]
+    if any(pads):
+        x = autograd.pad(x, _MODES[mode], pads, 0.0 if value is None else value)
+    return _cut(call, x, pairs) if mode in ("reflect", "replicate") else x
+
+
+def _cut(call: Call, x: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
+    """x without the elements that negative padding of each axis takes away."""
+    for axis, (before, after) in enumerate(pairs):
+        x = slice_(call, x, axis, max(-before, 0), x.shape[axis] - max(-after, 0))
+    return x
 
 
 def _pad_mode(name: str, mode: str) -> None:

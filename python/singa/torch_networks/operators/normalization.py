@@ -14,7 +14,7 @@ from ...networks.errors import Refused
 from ...ops.reduction import softmax_along
 from ...tape.grad_mode import enable_grad, is_recording, no_grad, set_training, training
 from ...tensor import Tensor
-from .registry import Call, computes, in_type_of_result
+from .registry import Call, along_axis, computes, in_type_of_result
 
 
 @contextmanager
@@ -224,12 +224,14 @@ def instance_norm(
 
 
 @computes("softmax.int", "_softmax")
+@along_axis
 def softmax(call: Call, x: Tensor, axis: int, kind: Any = None) -> Tensor:
     """Softmax along an axis."""
     return softmax_along(in_type_of_result(call, x), axis)
 
 
 @computes("log_softmax.int", "_log_softmax")
+@along_axis
 def log_softmax(call: Call, x: Tensor, axis: int, kind: Any = None) -> Tensor:
     """Logarithm of softmax along an axis."""
     return autograd.log_softmax(in_type_of_result(call, x), axis)

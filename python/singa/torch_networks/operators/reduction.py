@@ -8,7 +8,7 @@ from typing import Any
 from ... import autograd, tensor
 from ...tensor import Tensor
 from .movement import select, slice_
-from .registry import Call, computes, equals, in_type_of_result
+from .registry import Call, along_axis, computes, in_type_of_result
 
 
 def _axes(x: Tensor, axes: Any) -> list[int]:
@@ -150,6 +150,7 @@ def logsumexp(call: Call, x: Tensor, axes: Any, keepdim: bool = False) -> Tensor
 
 
 @computes("max.dim", "min.dim")
+@along_axis
 def extreme(call: Call, x: Tensor, axis: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """The largest or smallest element along an axis, and where it is: of equal ones, the first."""
     find = autograd.argmax if call.node.op == "max.dim" else autograd.argmin
@@ -163,6 +164,7 @@ def extreme(call: Call, x: Tensor, axis: int, keepdim: bool = False) -> tuple[Te
 
 
 @computes("argmax", "argmin")
+@along_axis
 def argmax(call: Call, x: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
     """Where the largest or smallest element is: of equal ones, the first."""
     find = autograd.argmax if call.node.op == "argmax" else autograd.argmin
@@ -174,6 +176,7 @@ def argmax(call: Call, x: Tensor, axis: int | None = None, keepdim: bool = False
 
 
 @computes("topk")
+@along_axis
 def topk(
     call: Call, x: Tensor, k: int, axis: int = -1, largest: bool = True, sorted: bool = True
 ) -> tuple[Tensor, Tensor]:
@@ -182,16 +185,24 @@ def topk(
     return values, autograd.cast(places, tensor.int64)
 
 
-@computes("sort", "sort.stable")
-def sort(
-    call: Call, x: Tensor, axis: int = -1, descending: bool = False, **options: Any
-) -> tuple[Tensor, Tensor]:
-    """The elements in order along an axis, and where they were."""
+@computes("sort")
+@along_axis
+def sort(call: Call, x: Tensor, axis: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
+    """The elements in order along an axis, equal ones in theirs, and where they were."""
     values, places = autograd.sort(x, axis, descending)
     return values, autograd.cast(places, tensor.int64)
 
 
+@computes("sort.stable")
+def sort_stable(
+    call: Call, x: Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False
+) -> Any:
+    """The same."""
+    return sort(call, x, dim, descending)
+
+
 @computes("kthvalue")
+@along_axis
 def kthvalue(
     call: Call, x: Tensor, k: int, axis: int = -1, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:
@@ -203,6 +214,7 @@ def kthvalue(
 
 
 @computes("median.dim")
+@along_axis
 def median(call: Call, x: Tensor, axis: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """The middle element along an axis, of two the smaller one, and where it is."""
     return kthvalue(call, x, (x.shape[axis] + 1) // 2, axis, keepdim)
@@ -215,23 +227,29 @@ def median_of_all(call: Call, x: Tensor) -> Tensor:
 
 
 @computes("cumsum")
+@along_axis
 def cumsum(call: Call, x: Tensor, axis: int, dtype: Any = None) -> Tensor:
     """Sums up to each element."""
     return autograd.cumsum(in_type_of_result(call, x), axis)
 
 
 @computes("cumprod")
+@along_axis
 def cumprod(call: Call, x: Tensor, axis: int, dtype: Any = None) -> Tensor:
     """Products up to each element."""
     return autograd.cumprod(in_type_of_result(call, x), axis)
 
 
-for _name, _running in (
-    ("cummax", autograd.cummax),
-    ("cummin", autograd.cummin),
-    ("logcumsumexp", autograd.logcumsumexp),
-):
-    equals(_name, _running)
+def _running(name: str, function: Any) -> None:
+    @computes(name)
+    @along_axis
+    def row(call: Call, x: Tensor, axis: int) -> Any:
+        return function(x, axis)
+
+
+_running("cummax", autograd.cummax)
+_running("cummin", autograd.cummin)
+_running("logcumsumexp", autograd.logcumsumexp)
 
 
 @computes("any", "any.dim", "any.dims")

@@ -14,6 +14,7 @@ an array for a constant that depends on sizes alone, or a tuple of them for seve
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -66,6 +67,25 @@ def equals(name: str, function: Callable[..., Any]) -> None:
     @computes(name)
     def row(call: Call, *arguments: Any) -> Any:
         return function(*arguments)
+
+
+def along_axis(row: Row) -> Row:
+    """A row of an axis, which tensors without axes have in PyTorch, too: of length 1."""
+
+    @functools.wraps(row)
+    def around(call: Call, *arguments: Any, **options: Any) -> Any:
+        alone = [isinstance(x, Tensor) and not x.shape for x in arguments]
+        if not any(alone):
+            return row(call, *arguments, **options)
+        pairs = zip(arguments, alone, strict=True)
+        arguments = tuple(autograd.reshape(x, (1,)) if is_alone else x for x, is_alone in pairs)
+        result = row(call, *arguments, **options)
+        results = result if isinstance(result, tuple) else (result,)
+        typed = zip(results, call.node.output_types, strict=True)
+        ys = tuple([autograd.reshape(y, ()) if kind.shape == () else y for y, kind in typed])
+        return ys if isinstance(result, tuple) else ys[0]
+
+    return around
 
 
 def in_type_of_result(call: Call, x: Tensor) -> Tensor:

@@ -67,6 +67,7 @@ from ..training.program import (
     parse_run,
     program,
     say,
+    warnings_as_notes,
 )
 from ..training.recipe import (
     QUICK,
@@ -295,7 +296,8 @@ def _check_places(parser: argparse.ArgumentParser, args: argparse.Namespace) -> 
 def train(args: argparse.Namespace) -> int:
     """Trains, or resumes a run; returns the exit status."""
     hardware = choose_device(args.device, args.threads)
-    start = load_start(args.weights, args.model) if args.weights else None
+    with warnings_as_notes():
+        start = load_start(args.weights, args.model) if args.weights else None
     if start is not None:
         args.model = args.settings["model"] = start.name
         args.size = args.settings["size"] = args.size or start.side

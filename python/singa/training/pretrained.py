@@ -83,7 +83,9 @@ def load_pretrained(
                    a picture lies between two pixels, the crop may begin one later than theirs, as
                    in torchvision
                  - torchvision: the state dict of a network in `models.names()`. Transforms are
-                   those of the weights IMAGENET1K_V1
+                   those of the weights IMAGENET1K_V1, as a warning says
+                 The configuration is read, too, where the only .safetensors file of a folder is
+                 given
     name         the network, by its name in `models.names()`, torchvision or timm; needed for a
                  state dict alone whose file is not called like it ("resnet50-0676ba61.safetensors")
     class_names  of the outputs in their order (default: those of the folder, else "0", "1", ...)
@@ -97,14 +99,15 @@ def load_pretrained(
     file, folder = _weights_file(Path(path))
     weights, _ = load_safetensors(file)
     config = _json(folder / "config.json") if folder else None
-    guesses = False
+    missing = ""  # the file that would say how pictures are prepared
     try:
         if config is None:
+            missing = "config.json"
             found = _of_torchvision(name or file.stem.partition("-")[0], weights)
         elif "model_type" in config:
             prepared = _json(file.parent / "preprocessor_config.json")
             found = _of_huggingface(config, prepared or {}, weights)
-            guesses = prepared is None
+            missing = "" if prepared is not None else "preprocessor_config.json"
         else:
             found = _of_timm(name or config["architecture"], config, weights)
     except (AttributeError, KeyError, TypeError) as error:
@@ -129,11 +132,11 @@ def load_pretrained(
     net.load_torch(found.weights)
     net.class_names = names
     set_task(net, found.task)
-    if guesses:
+    if missing:
         steps = ", ".join(map(repr, found.transform.transforms))
         _warn(
-            f"{path} has no preprocessor_config.json, so the transform is a guess, which "
-            f"classifier.transform may replace: {steps}"
+            f"{path} has no {missing}, so the transform is a guess, which classifier.transform may "
+            f"replace: {steps}"
         )
     if len(names) == 1 and found.task is None:
         _warn(
@@ -171,7 +174,15 @@ def _weights_file(path: Path) -> tuple[Path, Path | None]:
                 f"[load_pretrained] {path}: expected a .safetensors file; convert a pickled file "
                 "with safetensors.torch.save_file(torch.load(path, weights_only=True), new_path)"
             )
-        return path, path.parent if path.name == "model.safetensors" else None
+        is_alone = [path] == sorted(path.parent.glob("*.safetensors"))
+        if path.name == "model.safetensors" or is_alone:
+            return path, path.parent
+        if (path.parent / "config.json").exists():
+            raise ValueError(
+                f"[load_pretrained] {path.parent} has a config.json and several .safetensors "
+                "files: put those of one network into a folder"
+            )
+        return path, None
     file = path / "model.safetensors"
     if not file.exists():
         others = sorted(path.glob("*.safetensors"))

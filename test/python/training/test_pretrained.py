@@ -162,6 +162,7 @@ def test_a_folder_of_timm(torch, tmp_path):
     assert classifier.net(tensor.from_numpy(images(64))).shape == (2, 3)
 
 
+@pytest.mark.filterwarnings("ignore:.*so the transform is a guess")
 def test_a_state_dict_of_torchvision(torch, tmp_path):
     torchvision = torchvision_networks.networks(torch)
     theirs = torchvision.shufflenet_v2_x1_0(num_classes=5)
@@ -170,7 +171,11 @@ def test_a_state_dict_of_torchvision(torch, tmp_path):
     theirs.load_state_dict({name: torch.from_numpy(value) for name, value in values.items()})
     file = tmp_path / "shufflenet_v2_x1_0-5666bf0f.safetensors"
     safetensors.save_file(values, file)
-    classifier = load_pretrained(file, class_names=LABELS)
+    said = (
+        r"5666bf0f\.safetensors has no config\.json, so the transform is a guess.*Resize\(size=256"
+    )
+    with pytest.warns(UserWarning, match=said):
+        classifier = load_pretrained(file, class_names=LABELS)
     expect_same(torch, classifier, theirs)
     other = file.rename(tmp_path / "mine.safetensors")
     assert load_pretrained(other, "shufflenet_v2_x1_0").class_names == ("0", "1", "2", "3", "4")
@@ -287,6 +292,18 @@ def test_a_preparation_that_is_not_known_is_said(tmp_path):
     )
     with pytest.warns(UserWarning, match=message):
         load_pretrained(folder)
+
+
+def test_a_file_and_the_configuration_beside_it(tmp_path):
+    """It is that of the only file."""
+    folder = huggingface_folder(tmp_path / "hub", "resnet18")
+    file = (folder / "model.safetensors").rename(folder / "resnet18-mine.safetensors")
+    classifier = load_pretrained(file)
+    assert list(classifier.class_names) == LABELS
+    assert repr(classifier.transform) == repr(load_pretrained(folder).transform)
+    (folder / "other.safetensors").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"hub has a config\.json and several \.safetensors files"):
+        load_pretrained(file)
 
 
 @pytest.mark.parametrize(

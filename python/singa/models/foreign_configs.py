@@ -125,7 +125,11 @@ def check_transformers(config: Mapping[str, Any]) -> None:
 def check_prepared(prepared: Mapping[str, Any]) -> None:
     """Raises ValueError for a step of preprocessor_config.json that singa does not have."""
     given = {name: value for name, value in prepared.items() if value is not False}
-    _check(given, _PREPARED_READ | _PREPARED_HARMLESS, {}, "preprocessor_config.json")
+    where = "preprocessor_config.json"
+    _check(given, _PREPARED_READ | _PREPARED_HARMLESS, {}, where)
+    for name, step in (("size", "do_resize"), ("crop_size", "do_center_crop")):
+        if isinstance(prepared.get(name), Mapping) and prepared.get(step, name == "size"):
+            _check(prepared[name], ("height", "width", "shortest_edge"), {}, f"{where}, {name}")
 
 
 def check_timm(name: str, config: Mapping[str, Any]) -> None:

@@ -201,7 +201,14 @@ def load(path: str | os.PathLike[str], device: Any = None) -> Model:
     arrays, metadata = load_safetensors(file, "[load] {}: not a readable file with a network")
     kind = metadata.get("format"), metadata.get("version")
     if kind[0] not in (_FORMAT, _CLASSIFIER):
-        meant = f"; did you mean {file.parent}?" if (file.parent / FILE_NAME).exists() else ""
+        meant = ""
+        if (file.parent / "config.json").exists():
+            meant = (
+                f"; training.pretrained.load_pretrained({str(file.parent)!r}) reads folders of "
+                "timm and transformers"
+            )
+        elif (file.parent / FILE_NAME).exists():
+            meant = f"; did you mean {file.parent}?"
         raise ValueError(
             f"[load] {file} has arrays, but not how to use them: it is not of Model.save or "
             f"`python -m singa train`{meant}"

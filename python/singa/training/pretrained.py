@@ -26,6 +26,7 @@ from ..data.presets import IMAGENET_MEAN, IMAGENET_STD
 from ..files.state_files import Arrays, load_safetensors
 from ..models.foreign_configs import check_prepared, check_timm, check_transformers
 from ..models.foreign_names import huggingface_network, timm_weights
+from ..raw.words import counted
 from ..tensor import Tensor
 from .model_file import check_transform
 from .picture_classifier import PictureClassifier
@@ -278,16 +279,22 @@ def _of_huggingface(
     check_transformers(config)
     check_prepared(prepared)
     steps: list[Any] = []
-    interpolation = _RESAMPLE[prepared.get("resample", 2)]
+    interpolation = _RESAMPLE.get(prepared.get("resample", 2))
+    if interpolation is None:
+        raise ValueError(
+            f"[load_pretrained] preprocessor_config.json: resample is {prepared['resample']!r:.80}"
+        )
     size = prepared.get("size", config.get("image_size", 224))
     edge = size.get("shortest_edge") if isinstance(size, Mapping) else None
-    if edge is not None and "crop_pct" in prepared:  # ConvNextImageProcessor
+    if not prepared.get("do_resize", True):
+        pass
+    elif edge is not None and "crop_pct" in prepared:  # ConvNextImageProcessor
         if edge < 384:
             resize = Resize(int(edge / float(prepared["crop_pct"] or 1.0)), interpolation)
             steps += [resize, CenterCrop(edge)]
         else:
             steps.append(Resize((edge, edge), interpolation))
-    elif prepared.get("do_resize", True):
+    else:
         if edge is None:
             edge = (size["height"], size["width"]) if isinstance(size, Mapping) else (size, size)
         steps.append(Resize(edge, interpolation))
@@ -303,6 +310,11 @@ def _of_huggingface(
         mean, std = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
     steps.append(_normalize(mean, std))
     names = _in_order(config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"})
+    if (outputs := config.get("num_labels")) not in (None, len(names)):
+        raise ValueError(
+            f"[load_pretrained] config.json: num_labels is {outputs!r:.80}, and id2label has "
+            f"{counted(len(names), 'name')}"
+        )
     task = _task(config.get("problem_type"), len(names))
     return _Found(name, renamed, Compose(*steps), len(names), names, task)
 

@@ -71,6 +71,11 @@ def test_errors(trained, pictures, capsys):
     (pictures / "empty").mkdir()
     assert run(trained, "empty") == 1
     assert "empty holds no pictures" in capsys.readouterr().err
+    (pictures / "hub").mkdir()
+    shutil.copy(trained / "checkpoint.safetensors", "hub/model.safetensors")
+    (pictures / "hub/config.json").write_text("{}")
+    assert run("hub", "new/a.png") == 1
+    assert "load_pretrained('hub') reads folders of timm and transf" in capsys.readouterr().err
     assert run(trained) == 2
     assert run(trained, "new/a.png", "--top", 0) == 2
 

@@ -221,6 +221,10 @@ def test_transforms_of_torchvision(torch, name):
             [Resize(40), CenterCrop((24, 32)), Normalize((0.0,) * 3, (1.0,) * 3)],
         ),
         (
+            {"size": {"shortest_edge": 40}, "crop_pct": 0.9, "do_resize": False},
+            [Normalize(HALVES, HALVES)],
+        ),
+        (
             {"size": {"shortest_edge": 384}, "crop_pct": 0.9, "resample": 1},
             [Resize((384, 384), "lanczos"), Normalize(HALVES, HALVES)],
         ),
@@ -247,6 +251,7 @@ def test_pixels_on_another_scale(prepared):
         ({"depths": 7}, "not a configuration of timm or transformers"),
         ({"id2label": {"0": "cat"}}, "no weight has 1 outputs"),
         ({"id2label": {"1": "cat"}}, "not a configuration of timm or transformers"),
+        ({"num_labels": 3}, "num_labels is 3, and id2label has 5 names"),
     ],
 )
 def test_a_configuration_that_does_not_fit(change, message, tmp_path):
@@ -365,8 +370,16 @@ def test_what_timm_says_of_the_network_counts_more_than_what_it_came_from():
 def test_another_preparation_of_transformers():
     config = HUGGINGFACE["vit_tiny_16"]["config"]
     pretrained._of_huggingface(config, {"do_pad": False, "image_processor_type": "ViT"}, {})
-    with pytest.raises(ValueError, match=r"preprocessor_config\.json: .* no do_pad, which is True"):
-        pretrained._of_huggingface(config, {"do_pad": True}, {})
+    for prepared, message in (
+        ({"do_pad": True}, r"preprocessor_config\.json: .* no do_pad, which is True"),
+        ({"resample": 9}, r"preprocessor_config\.json: resample is 9"),
+        (
+            {"size": {"shortest_edge": 40, "longest_edge": 60}},
+            "size: .* no longest_edge, which is 60",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            pretrained._of_huggingface(config, prepared, {})
 
 
 @pytest.mark.parametrize(

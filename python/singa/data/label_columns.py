@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .label_kinds import LabelKind, Labels, Rows
+from .label_kinds import WITHOUT_NAME, LabelKind, Labels, Rows
 from .picture_list import Suffixes, looks_like_picture, some
 
 _FILE_COLUMNS = (
@@ -127,7 +127,7 @@ def _without_names(
             f"[ImageFolder] {file} has {count} columns without names, of which a picture and "
             f"{kind.one} are used: begin it with a line of names"
         )
-    names = ["file", "value"]
+    names = ["file", WITHOUT_NAME]
     return Columns(at_file[0], [1 - at_file[0]], None, names if at_file == [0] else names[::-1])
 
 

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from .picture_list import some
 
+#: The column of labels in a file without names.
+WITHOUT_NAME = "value"
 #: Lines of a file that are not empty, with their numbers.
 Rows = list[tuple[int, list[str]]]
 #: What a file says of a picture, before the names of all classes are known.
@@ -196,6 +198,8 @@ class SeveralLabels(LabelKind):
                     "leave out task='multilabel' (singa train: --multilabel)"
                 )
         known = _known(found, given, file, "labels")
+        if len(names) > 1:
+            _check_columns(file, names, known)
         if given is None and len(names) == 1 and max(map(len, lists)) == 1:
             check_numbers(file, [name for each in lists for name in each])
         if given is None and (said := said_of_names(known)):
@@ -245,11 +249,18 @@ class Numbers(LabelKind):
         if not np.isfinite(targets).all():
             raise ValueError(f"[ImageFolder] {file} has numbers that float32 does not hold")
         if given is not None and len(names) == len(given) == 1:  # it may have another name
+            if names[0] not in (given[0], WITHOUT_NAME):
+                _warn(f"{file}: column {names[0]!r} is taken for {given[0]!r}", 5)
             return tuple(given), targets
         known = _known(names, given, file, "numbers")
-        if lacking := [name for name in known if name not in names]:
-            raise ValueError(f"[ImageFolder] {file} has no column {', '.join(map(repr, lacking))}")
+        _check_columns(file, names, known)
         return known, targets[:, [list(names).index(name) for name in known]]
+
+
+def _check_columns(file: Path, names: Sequence[str], known: Sequence[str]) -> None:
+    """Raises ValueError if there is no column of a label or number."""
+    if lacking := [name for name in known if name not in names]:
+        raise ValueError(f"[ImageFolder] {file} has no column {', '.join(map(repr, lacking))}")
 
 
 #: By the name that ImageFolder takes.

@@ -81,7 +81,8 @@ def unused_in(root: Path) -> str:
     lists = [each.name for each in files if each.suffix.lower() in LABEL_SUFFIXES[:2]]
     said = [f"pictures in no folder of a class: {some(pictures)}"] if pictures else []
     if lists:
-        said.append(f"label files: {some(lists)} (ImageFolder({str(root / lists[0])!r}) reads it)")
+        how = f"{root / lists[0]} instead of the folder is read"
+        said.append(f"label files: {some(lists)} ({how})")
     return f"not used of {root}: {'; '.join(said)}" if said else ""
 
 

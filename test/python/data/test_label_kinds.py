@@ -82,6 +82,8 @@ def test_labels_of_another_set(folder):
     classes = ("sky", "sea", "sand")
     found = quietly(folder, "file,labels", ["sea|sand"], task="multilabel", classes=classes)
     assert (found.classes, found.labels.tolist()) == (classes, [[0, 1, 1]])
+    with pytest.raises(ValueError, match=r"list\.csv has no column 'sand'"):  # not all without it
+        quietly(folder, "file,sea,sky", ["1,0"], task="multilabel", classes=classes)
     with pytest.raises(ValueError, match="labels that are not in `classes`: fog"):
         quietly(folder, "file,labels", ["sea|fog"], task="multilabel", classes=classes)
 
@@ -137,8 +139,12 @@ def test_numbers_of_another_set(folder):
         listed(folder, "file,age", ["3"], **names)
     with pytest.raises(ValueError, match="numbers that are not in `classes`: weight"):
         quietly(folder, "file,age,height,weight", ["3,1,2"], **names)
-    alone = listed(folder, "file,years", ["3"], task="regression", classes=("age",))
+    with pytest.warns(UserWarning, match="column 'years' is taken for 'age'") as told:
+        alone = listed(folder, "file,years", ["3"], task="regression", classes=("age",))
     assert alone.classes == ("age",)
+    assert told[0].filename == __file__
+    for head in ("file,age", ""):
+        assert listed(folder, head, ["3"], task="regression", classes=("age",)).labels == [[3]]
 
 
 def test_columns_choose(folder):

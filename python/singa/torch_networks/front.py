@@ -96,7 +96,7 @@ def _make(node: Node) -> Compute:
         arguments, options = arguments_of(node, inputs)
         result = row(registry.Call(run, node, kept, forced), *arguments, **options, **fused)
         if several and not isinstance(result, tuple):
-            raise Refused("a result other than the first")
+            raise Refused("a result other than the first: compute it with others")
         return result
 
     return compute

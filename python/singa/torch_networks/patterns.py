@@ -74,11 +74,10 @@ def _permute(node: Node) -> Part:
     rank = node.rank(0)
     if rank is None:
         return Part("permute", node.inputs, {"order": None})
-    axes = node.attributes["arguments"][1:]
+    axes, order = node.attributes["arguments"][1:], list(range(rank))
     if node.op == "permute":
         order = [axis % rank for axis in axes[0]]
-    else:
-        order = list(range(rank))
+    elif rank:
         first, second = axes
         order[first], order[second] = order[second], order[first]
     return Part("permute", node.inputs, {"order": order})

@@ -31,6 +31,7 @@ _NOT_CALLED = (
     "module"
 )
 _IN_FUNC = f"a gradient inside the module (torch.func): {_GRADIENTS}"
+_LENGTHS = "elements of a tensor are lengths: decide them outside of the module"
 #: Singa's words for what PyTorch says, by a part of it.
 _IN_WORDS = {
     "data-dependent": (
@@ -41,9 +42,8 @@ _IN_WORDS = {
         "a tensor becomes an array of NumPy, in which no graph follows it: write this with "
         "operators of PyTorch"
     ),
-    "unpack the object at pos": (
-        "elements of a tensor are lengths: decide them outside of the module"
-    ),
+    "unpack the object at pos": _LENGTHS,
+    "Pending unbacked symbols": _LENGTHS,
     "data pointer": "Python reads where a tensor lies: leave data_ptr out",
     "quantize": "singa's networks of PyTorch are of floats: take Model.quantize afterwards",
     "_sparse": "singa has no sparse tensors: take dense ones",

@@ -105,6 +105,14 @@ OF_FUNCTIONS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
         lambda t, x: t.nn.functional.avg_pool2d(x[None], 2, ceil_mode=True, divisor_override=3),
         rf"divisor_override with ceil_mode, called at .*{LINE}: take ceil_mode=False",
     ),
+    "places of maxima": (
+        lambda t, x: x[:, t.nn.functional.adaptive_max_pool1d(x, 3, return_indices=True)[1][0]],
+        rf"a result other than the first, called at .*{LINE}: compute it with others",
+    ),
+    "lengths": (
+        lambda t, x: x.narrow(1, x[0, 0].long(), 2),
+        rf"{LINE}: elements of a tensor are lengths: decide them outside",
+    ),
     "attention": (
         lambda t, x: t.nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=0.5),
         rf"dropout of attention in inference, called at .*{LINE}: give dropout_p if",

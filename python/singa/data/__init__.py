@@ -125,6 +125,7 @@ __all__ = [
     "training_transform",
 ]
 
+words.answers(ImageSet, words.DATASETS)
 words.answers(DataLoader, words.LOADERS, words.UNASSIGNED["DataLoader"])
 if not TYPE_CHECKING:
     calls.answers_calls([globals()[name] for name in __all__])

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ..raw.calls import says_what_to_write
 from ..raw.check import one_of
 from . import pickle_reader
 from .dataset import ImageSet, check_labels
@@ -180,6 +181,7 @@ _CIFAR100 = _Cifar(
 )
 
 
+@says_what_to_write("load_cifar10", "pictures")
 def load_cifar10(
     folder: str | os.PathLike[str],
     split: str = "train",
@@ -215,6 +217,7 @@ def load_cifar10(
     return _load(_CIFAR10, folder, split, "fine", format, verify, download)
 
 
+@says_what_to_write("load_cifar100", "pictures")
 def load_cifar100(
     folder: str | os.PathLike[str],
     split: str = "train",

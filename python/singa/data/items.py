@@ -48,7 +48,7 @@ def collated(items: list[Any], collate: Collate | None) -> tuple[tuple[NDArray[A
     that cannot be stacked."""
     if collate is not None:
         batch = collate(items)
-        is_tuple = isinstance(batch, tuple)
+        is_tuple = isinstance(batch, tuple) or _is_of_parts(batch, len(items))
         arrays = tuple(np.ascontiguousarray(part) for part in (batch if is_tuple else (batch,)))
         if len({array.shape[:1] for array in arrays}) != 1 or not arrays[0].ndim:
             shapes = ", ".join(str(array.shape) for array in arrays)
@@ -65,6 +65,15 @@ def collated(items: list[Any], collate: Collate | None) -> tuple[tuple[NDArray[A
         )
     columns = zip(*rows, strict=True)
     return tuple(_stacked(number, list(column)) for number, column in enumerate(columns)), is_tuple
+
+
+def _is_of_parts(batch: Any, count: int) -> bool:
+    """Whether a list has the arrays of a batch, as that of PyTorch's default_collate, and not an
+    array for each of the `count` items."""
+    if not isinstance(batch, list) or not all(hasattr(each, "shape") for each in batch):
+        return False
+    shapes = [tuple(each.shape) for each in batch]
+    return all(s[:1] == (count,) for s in shapes) and (len(batch) != count or len({*shapes}) > 1)
 
 
 def _stacked(number: int, values: list[Any]) -> NDArray[Any]:

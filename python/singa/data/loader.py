@@ -126,7 +126,9 @@ class DataLoader:
             self._length = sampler.count
         for name, function in (("transform", transform), ("mix", mix), ("collate", collate)):
             if function is not None and not callable(function):
-                raise TypeError(f"[DataLoader] {name} cannot be called: {function!r}")
+                several = isinstance(function, list | tuple) and name == "transform"
+                advice = "; data.Compose(...) makes one of several" if several else ""
+                raise TypeError(f"[DataLoader] {name} cannot be called: {function!r}{advice}")
         if device is not None and not isinstance(device, singa_wrap.Device):
             raise TypeError(f"[DataLoader] device must be {WANTED}, got {device!r}")
         self.batch_size: int = _whole("batch_size", batch_size, 1)

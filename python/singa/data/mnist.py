@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ..raw.calls import says_what_to_write
 from ..raw.check import one_of
 from .dataset import ImageSet, check_labels
 from .integrity import Published, find_folder, read_file, read_sums
@@ -43,6 +44,7 @@ _PUBLISHED = {
 }
 
 
+@says_what_to_write("load_mnist", "pictures")
 def load_mnist(
     folder: str | os.PathLike[str],
     split: str = "train",

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from ..raw.calls import says_what_to_write
 from ..raw.check import fraction, integer, one_of
 from .colour import ColorJitter, RandAugment, TrivialAugment
 from .geometry import CenterCrop, RandomResizedCrop, RandomRotation, Resize
@@ -36,6 +37,7 @@ _KINDS: dict[str, Any] = {
 }
 
 
+@says_what_to_write("evaluation_transform", "transform")
 def evaluation_transform(
     size: int, mean: Sequence[float], std: Sequence[float], crop: float = 0.875
 ) -> Compose:
@@ -57,6 +59,7 @@ def evaluation_transform(
     return Compose(Resize(round(size / crop)), CenterCrop(size), Normalize(mean, std))
 
 
+@says_what_to_write("training_transform", "transform")
 def training_transform(
     size: int,
     mean: Sequence[float],

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..raw.calls import says_what_to_write
 from ..raw.check import one_of
 from .dataset import ImageSet
 
@@ -38,6 +39,7 @@ _CHUNK = 500  # images that are generated together; each chunk has its own rando
 _SPLITS = ("train", "test")
 
 
+@says_what_to_write("shapes", "pictures")
 def shapes(split: str = "train", count: int | None = None, seed: int = 0) -> ImageSet:
     """The first `count` images (N, 3, 32, 32) of the generated "train" or "test" split.
 

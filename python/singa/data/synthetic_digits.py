@@ -12,6 +12,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from ..raw.calls import says_what_to_write
 from .dataset import ImageSet
 from .synthetic import Floats, generate, uniform
 
@@ -22,6 +23,7 @@ _SIDE = 28
 Points = list[tuple[float, float]]
 
 
+@says_what_to_write("digits", "pictures")
 def digits(split: str = "train", count: int | None = None, seed: int = 0) -> ImageSet:
     """The first `count` images (N, 1, 28, 28) of the generated "train" or "test" split.
 

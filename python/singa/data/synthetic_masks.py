@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ..raw.calls import says_what_to_write
 from .synthetic import SHAPES_CLASSES, draw_figures, generate
 
 MASKS_CLASSES = ("background", *SHAPES_CLASSES)
@@ -59,6 +60,7 @@ class MaskSet:
         return self.images[index], self.masks[index]
 
 
+@says_what_to_write("shapes_with_masks", "pictures")
 def shapes_with_masks(split: str = "train", count: int | None = None, seed: int = 0) -> MaskSet:
     """Images (N, 3, 32, 32) with one figure each, and masks of it: 0 is the background, 1 to 10 are
     the figures in the order of SHAPES_CLASSES.

@@ -89,7 +89,11 @@ class RNN_Base(_Recurrent):  # noqa: N801 - SINGA's name
 
     def _state(self, h: Tensor | None, x: Tensor) -> Tensor:
         """A first state (batch, hidden_size): zeros, or what was given, perhaps with an axis before
-        it, as PyTorch has it."""
+        it, as PyTorch has it. Raises ValueError for inputs with another number of features."""
+        if x.shape[-1] != self.input_size:
+            raise ValueError(
+                f"[{self.title}] input_size is {self.input_size}, got input {tuple(x.shape)}"
+            )
         if h is None:
             return Tensor((x.shape[0], self.hidden_size), x.device, x.dtype, requires_grad=False)
         return autograd.squeeze(h, 0) if len(h.shape) == 3 else h

@@ -59,7 +59,15 @@ class Sequential(Layer):
             ):
                 x, done = each(x, activation=_BEHIND_NORM[type(after)]), after
             else:
-                x = each(x)
+                try:
+                    x = each(x)
+                except (AttributeError, TypeError) as error:
+                    if not isinstance(x, tuple) or each is layers[0]:
+                        raise
+                    raise TypeError(
+                        f"[{self.title}] {each.title} gets a tuple of {len(x)}, which the layer "
+                        "before it returns: a Model with a forward() of its own takes one of them"
+                    ) from error
         return x
 
     def __len__(self) -> int:

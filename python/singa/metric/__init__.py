@@ -48,6 +48,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
+    words.answers(Metric, words.METRICS)
     calls.answers_calls([globals()[name] for name in __all__])
 
     def __getattr__(name: str) -> Any:

@@ -90,4 +90,7 @@ def kind_of(value: object) -> str:
     kind = type(value)
     home = kind.__module__.partition(".")[0]
     is_ours = kind.__name__ != "Tensor" or home in ("singa", "__main__")
-    return kind.__name__ if is_ours else f"{home}.Tensor, which tensor.from_numpy converts"
+    if is_ours and kind is not np.ndarray:
+        return kind.__name__
+    name = kind.__name__ if is_ours else f"{home}.Tensor"
+    return f"{name}, which tensor.from_numpy converts"

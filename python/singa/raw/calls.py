@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     import inspect
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-#: What Python says of an argument that a function does not have, and of too many.
+#: What Python says of an argument that a function does not have, of too many, and of too few.
 _UNKNOWN = re.compile(r"unexpected keyword argument '(\w+)'")
 _TOO_MANY = re.compile(r"([\w.<>]+)\(\) takes .* positional arguments? but ")
+_TOO_FEW = re.compile(r"([\w.<>]+)\(\) missing .* required .* arguments?: (.*)")
 _PACKAGE = __name__.partition(".")[0] + "."
 
 
@@ -95,6 +96,8 @@ def call_error(
         return argument_error(op, named[0], known, answers)
     if lacking and op in words.MISSING:
         return TypeError(f"[{op}] takes {words.MISSING[op]}")
+    if (less := _TOO_FEW.match(said)) and less[1] in _names(called):
+        return TypeError(f"[{op}] lacks {less[2]}; it takes {', '.join(known)}")
     if "multiple values for argument" in said:
         advice = words.OF_PARAMETERS if "clip_norm" in known else ""
         there_are = ", ".join(known)

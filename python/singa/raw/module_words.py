@@ -6,6 +6,7 @@ _LOADED = "singa.training.pretrained.load_pretrained(folder) for weights from a 
 _SAMPLER = "sampler=data.WeightedSampler(weights), or shuffle"
 _LOSS = "a function of outputs and targets: fit(loss=function), or models.Sequential(loss=function)"
 _TORCHVISION = "torchvision's transform itself, which data.DataLoader(transform=...) takes"
+_SPLIT = "split(fraction) of a set of pictures, or x[:n] and x[n:] of arrays"
 _FOLDER = "data.ImageFolder(folder), and its split(fraction)"
 _BEST = "training.BestModel('best.safetensors', 'val_loss')"
 #: Of modules.
@@ -110,6 +111,7 @@ MODULES: dict[str, dict[str, str]] = {
         "Hardshrink": "autograd.where(condition, x, 0)",
         "Input": "nothing: a network learns the shape of its inputs from the first batch",
         "InputLayer": "nothing: a network learns the shape of its inputs from the first batch",
+        "Lambda": "a layer.Layer of your own, whose forward(self, x) calls the function",
         "LayerNormalization": "layer.LayerNorm(features)",
         "LocalResponseNorm": "autograd.lrn(x, ...)",
         "MaxPooling1D": "layer.MaxPool1d(kernel_size)",
@@ -193,7 +195,7 @@ MODULES: dict[str, dict[str, str]] = {
         "PILToTensor": "nothing: pictures are arrays",
         "RandomFlip": "data.RandomHorizontalFlip()",
         "RandomSampler": _SAMPLER,
-        "RandomSplitter": "split(fraction) of the data",
+        "RandomSplitter": _SPLIT,
         "Rescaling": "data.Normalize(mean, std)",
         "Sampler": _SAMPLER,
         "SequentialSampler": _SAMPLER,
@@ -207,9 +209,9 @@ MODULES: dict[str, dict[str, str]] = {
         "get_image_files": _FOLDER,
         "get_worker_info": "nothing: workers are threads, and draws depend on seed alone",
         "image_dataset_from_directory": _FOLDER,
-        "random_split": "split(fraction) of the data",
+        "random_split": _SPLIT,
         "read_image": "data.read_picture(file)",
-        "train_test_split": "split(fraction) of the data",
+        "train_test_split": _SPLIT,
     },
     "singa.device": {
         "cpu": "device.create_cpu_device(), or device.get_default_device()",
@@ -269,8 +271,21 @@ MODULES: dict[str, dict[str, str]] = {
         "MetricCollection": "metrics={'accuracy': ..., 'f1': ...} of fit()",
         "MulticlassAccuracy": "metric.Accuracy()",
         "SparseCategoricalAccuracy": "metric.Accuracy()",
+        "MeanAbsoluteError": "fit(metrics=['mae'])",
+        "MeanSquaredError": "fit(metrics=['mse'])",
+        "R2Score": "metric.R2()",
         "accuracy": "fit(metrics=['accuracy'])",
+        "accuracy_score": "metric.Accuracy(), and its update() and compute()",
+        "classification_report": "metric.Precision, Recall and F1, of num_classes",
+        "confusion_matrix": "metric.ConfusionMatrix(num_classes)",
         "error_rate": "fit(metrics=['accuracy']), which is 1 less it",
+        "f1_score": "metric.F1(num_classes)",
+        "mean_absolute_error": "fit(metrics=['mae'])",
+        "mean_squared_error": "fit(metrics=['mse'])",
+        "precision_score": "metric.Precision(num_classes)",
+        "r2_score": "metric.R2()",
+        "recall_score": "metric.Recall(num_classes)",
+        "roc_auc_score": "metric.AUC()",
     },
     "singa.onnx": {
         "InferenceSession": "singa.onnx.load(file), a network",

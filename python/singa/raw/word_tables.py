@@ -225,6 +225,19 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "weight_decay": _DECAY,
         "weights": "load_states(file) of the model",
     },
+    "pictures": {  # of functions that load or make sets
+        "batch_size": "batch_size of data.DataLoader, or of fit",
+        "n": "count",
+        "root": "folder",
+        "train": "split='train', or 'test'",
+        "transform": "transform of the DataLoader",
+    },
+    "transform": {
+        "image_size": "size",
+        "img_size": "size",
+        "input_size": "size",
+        "is_training": "data.training_transform, or evaluation_transform",
+    },
     "optimizer": {
         "alpha": "rho",
         "beta1": "beta_1",
@@ -415,6 +428,8 @@ SCALERS = {
 }
 #: Of data loaders.
 LOADERS = {
+    "one_batch": "next(iter(loader))",
+    "show_batch": "next(iter(loader)), whose images plt.imshow shows",
     "generator": "seed",
     "pin_memory": "device",
     "prefetch_factor": "prefetch",
@@ -483,6 +498,16 @@ TENSORS = {
     "uniform_": "x.uniform(0, 1)",
     "view_as": "x.reshape(y.shape)",
     "zero_": "x.set_value(0)",
+}
+#: Of metrics.
+METRICS = {
+    "accumulate": "compute()",
+    "add_batch": "update(predictions, targets)",
+    "forward": "update(predictions, targets), and compute()",
+    "reset_state": "reset()",
+    "reset_states": "reset()",
+    "result": "compute()",
+    "update_state": "update(predictions, targets)",
 }
 #: Of sets of pictures.
 DATASETS = {

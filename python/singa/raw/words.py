@@ -17,6 +17,7 @@ from .word_tables import CALLBACKS as CALLBACKS
 from .word_tables import DATASETS as DATASETS
 from .word_tables import LAYERS as LAYERS
 from .word_tables import LOADERS as LOADERS
+from .word_tables import METRICS as METRICS
 from .word_tables import MISSING as MISSING
 from .word_tables import OPTIMIZERS as OPTIMIZERS
 from .word_tables import PARTS as PARTS

@@ -179,7 +179,7 @@ def as_loader(
             f"[fit] x is a {type(x).__name__} of {len(x)}: give np.asarray(x) for one array, or "
             "data.ArrayDataset(x1, x2, y) for several inputs"
         )
-    elif isinstance(x, dict | set | None):
+    elif isinstance(x, dict | set | None) or hasattr(x, "toarray"):  # that of SciPy
         given = "None" if x is None else f"a {type(x).__name__}"
         raise TypeError(
             f"[fit] x is {given}: give an array; or data.ArrayDataset(x1, x2, y) for several inputs"

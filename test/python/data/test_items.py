@@ -195,6 +195,26 @@ def test_collate_pads_text():
         run(Text(), collate=lambda items: (np.zeros(2), np.zeros(3)))
 
 
+def test_collate_may_return_a_list_of_arrays():
+    """As PyTorch's default_collate does. A list of numbers is one array."""
+
+    def stacked(items):
+        return [np.stack([item[part] for item in items]) for part in (0, 1)]
+
+    x, y = next(
+        iter(DataLoader(data.ArrayDataset(np.ones((4, 3)), np.arange(4)), 2, collate=stacked))
+    )
+    assert (x.shape, y.tolist()) == ((2, 3), [0, 1])
+    numbers = DataLoader(data.ArrayDataset(np.arange(4.0)), 2, collate=list)
+    np.testing.assert_array_equal(next(iter(numbers)), [0.0, 1.0])
+
+
+def test_several_transforms_are_composed():
+    flips = [data.RandomHorizontalFlip(), data.RandomVerticalFlip()]
+    with pytest.raises(TypeError, match=r"transform cannot be called: .*; data\.Compose\(\.\.\.\)"):
+        DataLoader(data.shapes("train", 4), 2, transform=flips)
+
+
 def test_images_of_different_sizes_are_named():
     with pytest.raises(ValueError, match=r"such as \(3, 10, 12\) and .*data\.Resize"):
         run(Pictures())

@@ -6,7 +6,7 @@ import inspect
 import numpy as np
 import pytest
 import singa
-from singa import data, layer, metric, model, models, opt, training
+from singa import data, layer, metric, model, models, opt, tensor, training
 from singa.raw import calls
 
 X, Y = np.ones((4, 3), np.float32), np.zeros(4, np.int32)
@@ -34,7 +34,7 @@ def test_constructors_name_an_argument_that_they_do_not_have(kind):
     for count in range(4):  # those that it must have
         with pytest.raises(TypeError) as caught:
             kind(*[1] * count, no_such_argument=1)
-        if "required positional argument" not in str(caught.value):
+        if "] lacks " not in str(caught.value):
             break
     assert str(caught.value).startswith(f"[{kind.__name__}] has no argument 'no_such_argument'; it")
 
@@ -117,3 +117,43 @@ def test_names_of_onnx():
         _ = onnx.export
     with pytest.raises(AttributeError, match="did you mean load"):
         _ = onnx.lod
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: layer.Conv1d(4, 3),
+            "[Conv1d] lacks 'kernel_size'; it takes in_channels, out_channels, kernel_size, stride",
+        ),
+        (lambda: layer.LSTM(6), "[LSTM] lacks 'hidden_size'; it takes input_size, hidden_size,"),
+        (lambda: opt.StepDecay(0.1), "[StepDecay] lacks 'step_size'; it takes init_value, "),
+        (lambda: net().fit(), "[fit] lacks 'x'; it takes x, y, epochs, "),
+        (lambda: data.load_mnist(), "[load_mnist] lacks 'folder'; it takes folder, split, "),
+        (
+            lambda: data.load_cifar10("a", train=True),
+            "[load_cifar10] has no argument 'train': use split='train', or 'test'",
+        ),
+    ],
+)
+def test_calls_say_what_they_lack(call, message):
+    with pytest.raises(TypeError) as caught:
+        call()
+    assert str(caught.value).startswith(message)
+
+
+def test_a_layer_that_gets_a_tuple():
+    chain = models.Sequential(layer.LSTM(3, 4), layer.Linear(2))
+    with pytest.raises(TypeError, match="Linear 1 gets a tuple of 2, which the layer"):
+        chain.compile([np.ones((2, 5, 3), np.float32)])
+
+
+def test_recurrent_layers_name_their_number_of_features():
+    x = tensor.ones((5, 2, 3))
+    for kind, said in (
+        (layer.LSTM, r"\[LSTM\] input_size is 4, got input \(2, 3\)"),
+        (layer.RNN, r"\[RNN\] input_size is 4, got input \(2, 3\)"),
+        (layer.GRU, r"\[GRU\] expected three axes and 4 features, got \(5, 2, 3\)"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            kind(4, 6)(x)

@@ -364,6 +364,8 @@ def test_the_table_names_what_exists():
         (words.SCALERS, opt.GradScaler()),
         (words.LOADERS, data.DataLoader(data.shapes("train", 10), 5)),
         (words.PROFILES, singa.profile()),
+        (words.METRICS, metric.Accuracy()),
+        (words.DATASETS, data.shapes("train", 10)),
         (words.UNASSIGNED["Layer"], layer.Linear(2)),
         (words.UNASSIGNED["Optimizer"], opt.SGD(0.1)),
         (words.UNASSIGNED["DataLoader"], data.DataLoader(data.shapes("train", 10), 5)),

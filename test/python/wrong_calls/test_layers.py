@@ -100,7 +100,7 @@ layer.Embedding(5, 2)(make(3, dtype="int32") * 9) -> IndexError: [EmbeddingForwa
 layer.Embedding(-5, 2)(make(3, dtype="int32")) -> ValueError: [Embedding] input_dim 1 -5
 layer.Embedding(5, 2).from_pretrained(make(4, 2)) -> ValueError: [from_pretrained] W (4, 2) (5, 2)
 layer.RNN(3, 4)(MATRIX, make(2, 4)) -> TypeError: [RNN] list inputs
-layer.RNN(5, 4)([MATRIX], make(2, 4)) -> ValueError: [MatMul] a (2, 3) b (5, 4) 3 5
+layer.RNN(5, 4)([MATRIX], make(2, 4)) -> ValueError: [RNN] input_size 5 (2, 3)
 layer.LSTM(3, 4)([MATRIX], make(2, 4)) -> TypeError: [LSTM] (h0, c0) Tensor
 layer.CudnnRNN(4, rnn_mode="xyz")(make(2, 5, 3))
     -> ValueError: [CudnnRNN] rnn_mode 'xyz' gru lstm relu tanh

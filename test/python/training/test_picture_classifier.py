@@ -153,7 +153,7 @@ def test_files_from_before_there_was_one_for_any_network(classifier, file):
         ({"version": 9}, "version 9 of the format, and singa .* reads versions 1 and 2"),
         ({"architecture": None}, "damaged"),
         ({"architecture": {"name": "os", "arguments": {}}}, "no model 'os'"),
-        ({"architecture": {"name": "lenet", "arguments": {"depth": 3}}}, "unexpected .*'depth'"),
+        ({"architecture": {"name": "lenet", "arguments": {"depth": 3}}}, "no argument 'depth'"),
         ({"architecture": {"name": "unet", "arguments": {"width": 10**9}}}, "at most 4096"),
         (
             {"architecture": {"name": "lenet", "arguments": {"num_classes": 10**12}}},

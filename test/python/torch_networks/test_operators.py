@@ -146,6 +146,9 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
         lambda t, F, x: x.sum().cummax(0)[0] + x.sum().cummin(0)[0] + x.sum().kthvalue(1)[0],
         lambda t, F, x: x.sum().max(0)[0] + x.sum().min(0, True)[0] + x.sum().median(0)[0],
         lambda t, F, x: x.sum().transpose(0, -1) + x.sum().permute(()) + x.sum().squeeze(0),
+        lambda t, F, x: (
+            F.prelu(-x.square().sum(), x[0, 0, 0, :1]) * t.linalg.vector_norm(x.sum(), 0)
+        ),
         lambda t, F, x: x.sum().sort(0)[0] + x.sum().topk(1)[0] + x.sum().softmax(0),
         lambda t, F, x: x.sum().log_softmax(0) + x.sum() * (1 + x.sum().argmax(0)),
         lambda t, F, x: x.sum() * (3 + x.sum().sort(0)[1] + x.sum().max(0)[1] + x.sum().topk(1)[1]),

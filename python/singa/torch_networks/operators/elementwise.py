@@ -147,8 +147,8 @@ def clamp_max(call: Call, x: Tensor, max: float) -> Tensor:
 @computes("prelu", "_prelu_kernel")
 def prelu(call: Call, x: Tensor, slope: Tensor) -> Tensor:
     """x where x > 0, else slope·x, with a slope for each channel."""
-    if len(slope.shape) == 1 and len(x.shape) > 1 and slope.shape[0] > 1:
-        slope = autograd.reshape(slope, (-1, *(1,) * (len(x.shape) - 2)))
+    if len(slope.shape) == 1 and len(x.shape) != 1:
+        slope = autograd.reshape(slope, (-1, *(1,) * (len(x.shape) - 2)) if x.shape else ())
     return autograd.prelu(x, slope)
 
 

@@ -125,12 +125,12 @@ def vector_norm(
         math.inf: lambda x, *rest: autograd.reduce_max(autograd.abs(x), *rest),
         -math.inf: lambda x, *rest: autograd.reduce_min(autograd.abs(x), *rest),
     }
+    if order == 0:
+        return _reduced(autograd.reduce_sum, autograd.cast(x != 0, x.dtype), axes, keepdim)
     if not x.shape:
         return autograd.abs(x)
     if order in known:
         return _reduced(known[order], x, axes, keepdim)
-    if order == 0:
-        return _reduced(autograd.reduce_sum, autograd.cast(x != 0, x.dtype), axes, keepdim)
     return _reduced(autograd.reduce_sum, autograd.abs(x) ** order, axes, keepdim) ** (1 / order)
 
 

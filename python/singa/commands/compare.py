@@ -17,7 +17,7 @@ from ..launcher.command_line import command_parser, program_name
 from ..raw.words import counted
 from ..training.curves import is_fraction
 from ..training.program import program, say
-from .pages import page_template, write_page
+from .pages import check_page, page_template, write_page
 from .report import duration, setting, shown
 from .run_folder import ACCURACY, RunFolder, curves, is_result, read_run
 
@@ -46,6 +46,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 def compare(args: argparse.Namespace) -> int:
     """Writes the page; returns the exit status."""
+    check_page(args.out)
     template = page_template("compare.html")
     runs, notes = [], []
     known: dict[Path, Path] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,6 +38,7 @@ from . import predictions
 from .predict import files
 
 _BATCH = 32
+_FORMAT = "singa onnx"  # of the description
 
 
 def parse(command: str, argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -102,6 +104,7 @@ def export(args: argparse.Namespace) -> int:
         raise ValueError(f"--out {path}: the name must end in .onnx")
     if Path(args.model).resolve() == path.resolve():
         raise ValueError(f"--out {path} is the network itself")
+    _check_description(path.with_suffix(".json"))
     with warnings_as_notes():
         if args.int8:
             _quantize(net, path, args)
@@ -117,6 +120,15 @@ def export(args: argparse.Namespace) -> int:
     if description["class_names"] and description["transform"] and is_list:
         say(f"to use it: {program_name('predict')} {path} PICTURE...")
     return 0
+
+
+def _check_description(path: Path) -> None:
+    """Raises ValueError for another JSON file, such as one of labels, which would be replaced."""
+    with contextlib.suppress(OSError):
+        if f'"{_FORMAT}"' not in path.read_text("utf-8", "replace"):
+            raise ValueError(
+                f"{path} is no description of a network, and would be replaced: give another --out"
+            )
 
 
 def _stem(model: str) -> str:
@@ -187,7 +199,7 @@ def _description(path: Path) -> dict[str, Any]:
     inputs = values(net.input_names)
     shape = inputs[0]["shape"] or ()
     return {
-        "format": "singa onnx",
+        "format": _FORMAT,
         "version": 1,
         "singa": __version__,
         "file": path.name,

@@ -7,7 +7,7 @@ from typing import Any
 
 from .._version import __version__
 from ..drawing.html import Markup
-from ..files.atomic import atomic_write
+from ..files.atomic import atomic_write, is_special
 
 
 def page_template(name: str) -> Any:
@@ -26,6 +26,12 @@ def page_template(name: str) -> Any:
     environment.filters |= {"percent": percent, "picture": lambda drawn: Markup(str(drawn))}
     environment.globals["version"] = __version__
     return environment.get_template(name)
+
+
+def check_page(path: Path) -> None:
+    """Raises ValueError for a file that is no page, which a page would replace."""
+    if path.suffix.lower() not in (".html", ".htm") and not is_special(str(path)):
+        raise ValueError(f"--out {path}: the name must end in .html")
 
 
 def write_page(path: Path, template: Any, **values: Any) -> None:

@@ -38,7 +38,7 @@ from ..training.program import (
 from . import predictions
 from . import step_costs as steps
 from .outcomes import Outcome
-from .pages import page_template, percent, write_page
+from .pages import check_page, page_template, percent, write_page
 from .run_folder import ACCURACY, RunFolder, curves, is_result, read_run
 
 #: Most classes of which a confusion matrix is shown.
@@ -66,6 +66,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 def report(args: argparse.Namespace) -> int:
     """Writes the page; returns the exit status."""
+    out = args.out or args.run / "report.html"
+    check_page(out)
     template, run = page_template("report.html"), read_run(args.run)
     choose_device(args.device, args.threads)
     classifier = _unless_missing(
@@ -79,7 +81,6 @@ def report(args: argparse.Namespace) -> int:
         costs = _unless_missing(
             run, "times and memory", lambda: _costs(run, classifier, args.batch_size)
         )
-    out = args.out or args.run / "report.html"
     write_page(out, template, **_contents(args, run, outcome, costs))
     for note in run.notes:
         say(f"note: {note}")

@@ -209,6 +209,13 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     if args.resume:
         _check_quick(parser, args)
+    elif (args.out / FILE_NAME).exists() and not (
+        args.overwrite or distributed.environment().restart
+    ):  # downloaded weights, perhaps
+        parser.error(
+            f"{args.out} has a {FILE_NAME}, which the run would replace: use another --out, or "
+            "--overwrite"
+        )
     _check_model(parser, args)
     return args
 

@@ -186,6 +186,27 @@ def test_the_data_of_a_run_with_another_task(pets, capsys):
 
 
 @pytest.mark.usefixtures("pets")
+def test_files_of_another_kind_are_not_replaced(tmp_path, capsys):
+    """Downloaded weights, a network, and the labels in a JSON file."""
+    (tmp_path / "hub").mkdir()
+    (tmp_path / "hub/model.safetensors").write_bytes(b"weights")
+    assert train("--data", "pets", *QUICK, "--out", "hub") == 2
+    assert "hub has a model.safetensors, which the run would replace" in capsys.readouterr().err
+    assert (tmp_path / "hub/model.safetensors").read_bytes() == b"weights"
+    assert train("--data", "pets", *QUICK, "--out", "hub", "--overwrite") == 0
+    for command in ("report", "compare"):
+        assert run_singa(command, "hub", "--out", "hub/model.safetensors") == 1
+        assert "--out hub/model.safetensors: the name must end in .htm" in capsys.readouterr().err
+    (tmp_path / "hub.json").write_text("{}")
+    assert run_singa("export", "hub", "--onnx") == 1
+    assert "hub.json is no description of a network, and would be" in capsys.readouterr().err
+    assert (tmp_path / "hub.json").read_text() == "{}"
+    assert not (tmp_path / "hub.onnx").exists()
+    (tmp_path / "hub.json").unlink()
+    assert [run_singa("export", "hub", "--onnx") for _ in range(2)] == [0, 0]  # its own
+
+
+@pytest.mark.usefixtures("pets")
 def test_a_run_is_compared_once(capsys):
     assert train("--data", "pets", *QUICK, "--out", "run") == 0
     assert run_singa("compare", "run", "./run/../run") == 1

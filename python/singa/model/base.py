@@ -16,6 +16,7 @@ from .. import autograd, layer, tensor
 from .. import singa_wrap as _c
 from ..graph.memory_limit import limit_of_compile
 from ..graph.step_graphs import Rewriting, StepGraphs
+from ..layer.named_losses import named_loss
 from ..raw import calls, words
 from ..raw.arrays import kind_of
 from ..tape import autocast
@@ -26,6 +27,7 @@ from ..tensor import Tensor
 from .above import of_above
 from .inputs import NO_ARRAYS, Like, as_tensors, like_of, with_type
 from .modes import Step, Threads, in_mode, running
+from .outputs import loss_function
 from .place import Place
 from .reports import Inspectable
 from .states import Savable
@@ -266,12 +268,7 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
         >>> out.shape
         (4, 1)
         """
-        loss_of = getattr(self, "loss", None)
-        if loss_of is None:
-            raise NotImplementedError(
-                f"{type(self).__name__} defines neither train_one_batch(), which a call in "
-                "training mode runs, nor a loss; call eval() first to run forward()"
-            )
+        loss_of = loss_function(self)
         if len(input) < 2:
             raise TypeError(
                 f"{type(self).__name__}.train_one_batch() takes inputs and targets, got "
@@ -279,6 +276,8 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
             )
         *inputs, y = input
         out = self.forward(*inputs)
+        if out is None:
+            raise TypeError(f"{type(self).__name__}.forward() returns None: it lacks a `return`")
         loss = loss_of(out, y)
         weight = kwargs.pop("weight", 1.0)
         if kwargs:
@@ -400,7 +399,7 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
         resume, overwrite  as for `training.Trainer.fit`
         options     those of `training.Trainer`: metrics, loss, callbacks, out, ema and others
 
-        Raises as `Trainer.fit` does.
+        Raises as `Trainer.fit` does, and ValueError for a `Metric` without a validation.
 
         >>> net = models.Sequential(layer.Linear(1), loss=layer.MSELoss())
         >>> net.set_optimizer(opt.SGD(lr=0.1))
@@ -543,6 +542,8 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
                 )
             if hasattr(value, "set_on"):
                 value.set_on(self)
+        elif name == "loss":
+            value = named_loss(value, type(self).__name__) if isinstance(value, str) else value
         super().__setattr__(name, value)
 
     def __getattr__(self, name: str) -> Any:

@@ -53,3 +53,19 @@ class _Collector:
     def leave(self, layer: Layer, output: Any) -> None:
         if id(layer) in self.outputs and threading.get_ident() == self._thread:
             self.outputs[id(layer)].append(output)
+
+
+def loss_function(model: Any) -> Any:
+    """The model's loss, a layer or a function. A name, which its class may have, becomes a layer.
+    Raises NotImplementedError if there is none."""
+    loss = getattr(model, "loss", None)
+    if isinstance(loss, str):
+        model.loss = loss  # which makes the layer
+        return model.loss
+    if loss is None:
+        raise NotImplementedError(
+            f"{type(model).__name__} defines neither train_one_batch(), which a call in training "
+            "mode runs, nor a loss, as fit(loss='cross_entropy') sets; call eval() first to run "
+            "forward()"
+        )
+    return loss

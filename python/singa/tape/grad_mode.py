@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable
+from typing import Any
 
 
 class _State(threading.local):
@@ -55,6 +57,10 @@ def _update_recording() -> None:
 
 class _GradMode(contextlib.ContextDecorator):
     _mode: bool
+
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+        """With a function, as a decorator without parentheses: the function, decorated."""
+        return super().__new__(cls) if function is None else cls()(function)
 
     def __init__(self) -> None:
         self._outer: list[bool | None] = []

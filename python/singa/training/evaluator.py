@@ -15,6 +15,7 @@ from .. import opt, singa_wrap
 from ..data import DataLoader
 from ..dtypes import is_float
 from ..layer.named_losses import advising
+from ..model.outputs import loss_function
 from ..tape.tensor import wrap
 from ..tensor import Tensor, float32
 from .named import named_metrics
@@ -69,7 +70,7 @@ class Evaluator:
             return self._evaluate(loader, "")
 
     def _evaluate(self, loader: Any, prefix: str) -> dict[str, Any]:
-        loss_of = getattr(self.model, "loss", None)
+        loss_of = getattr(self.model, "loss", None) and loss_function(self.model)
         if loss_of is None and not self.metrics:
             raise ValueError(
                 f"[Trainer] there is nothing to evaluate: {type(self.model).__name__} has no loss, "

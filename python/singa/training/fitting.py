@@ -20,6 +20,7 @@ from ..data import (
     Normalize,
 )
 from ..device import get_default_device
+from ..metric import Metric
 from ..models.common import Classifier
 from ..raw.calls import argument_error, keywords
 from ..raw.words import ARGUMENTS
@@ -76,6 +77,11 @@ def fit(
             unused["batch_size"] = (batch_size, BATCH_SIZE)
         _refuse_unused("fit", x, unused)
     trainer = Trainer(model, **options)
+    alone = [name for name, each in trainer.metrics.items() if isinstance(each, Metric)]
+    if alone and validation is None:
+        raise ValueError(
+            f"[fit] metrics: {alone[0]!r} is computed in validation alone: give validation=(x, y)"
+        )
     try:
         return trainer.fit(loader, epochs, validation, resume=resume, overwrite=overwrite)
     except TypeError as error:

@@ -89,7 +89,7 @@ class Totals:
             return
         for out, y in _joined([(out, y) for out, _, y, _ in batches]):
             for name, function in self._functions.items():
-                self.sums[name] += float(function(out, y))
+                self.sums[name] += _number(name, function(out, y))
             for metric in self._metrics.values():
                 metric.update(out, y)
 
@@ -185,3 +185,13 @@ def _is_like(first: tuple[Any, Any], pair: tuple[Any, Any]) -> bool:
         and (a.shape[1:], a.dtype) == (b.shape[1:], b.dtype)
         for a, b in zip(first, pair, strict=True)
     )
+
+
+def _number(name: str, value: Any) -> float:
+    """What the function of a metric has returned, as a number."""
+    if (shape := getattr(value, "shape", ())) and math.prod(shape) != 1:
+        raise TypeError(
+            f"[Trainer] metrics: {name!r} returned shape {tuple(shape)}; expected a number, a sum "
+            "over the batch"
+        )
+    return float(value)

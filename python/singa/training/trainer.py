@@ -122,6 +122,8 @@ class Trainer(Evaluator):
         if loss is not None:
             model.loss = named_loss(loss)
         self.callbacks = _checked_callbacks(callbacks)
+        if isinstance(loggers, Log):
+            raise TypeError(f"[Trainer] loggers: expected a list, [{type(loggers).__name__}(...)]")
         self.loggers = list(loggers)
         for logger in self.loggers:
             if not isinstance(logger, Log):

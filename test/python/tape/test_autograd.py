@@ -70,6 +70,15 @@ def test_no_grad_and_enable_grad_take_precedence_and_nest() -> None:
     assert not autograd.is_recording()
 
 
+def test_no_grad_as_a_decorator_without_parentheses(training: None) -> None:
+    @autograd.no_grad
+    def recording() -> bool:
+        return autograd.is_recording()
+
+    assert recording.__name__ == "recording"
+    assert (recording(), autograd.is_recording()) == (False, True)
+
+
 def test_no_grad_as_a_decorator_of_a_recursive_function() -> None:
     @autograd.no_grad()
     def depth(n: int) -> bool:

@@ -5,8 +5,8 @@ import pytest
 import singa
 from fitted_net import classes
 from picture_folders import write_colours
-from singa import data, layer, models, opt
-from singa.training import EarlyStopping, Trainer
+from singa import data, layer, metric, models, opt
+from singa.training import CsvLog, EarlyStopping, Trainer
 
 X, Y = np.ones((8, 3), np.float32), np.array([0, 1] * 4, np.int32)
 SIZE = data.Compose(data.Resize((28, 28)), data.Normalize((0.5,) * 3, (0.25,) * 3))
@@ -208,3 +208,62 @@ def test_a_list_of_samples_is_a_dataset():
         net = two_classes()
         trained.append(net.fit(x, y, epochs=2, batch_size=3, verbose=False)[-1]["train_loss"])
     assert trained[0] == trained[1]
+
+
+class Own(singa.model.Model):
+    def __init__(self):
+        super().__init__()
+        self.fc = layer.Linear(2)
+
+    def forward(self, x):
+        return self.fc(x)
+
+
+def own(kind=Own):
+    net = kind()
+    net.set_optimizer(opt.SGD(0.01))
+    return net
+
+
+def test_a_model_without_a_loss_names_the_argument_of_fit():
+    with pytest.raises(NotImplementedError, match=r"nor a loss, as fit\(loss='cross_entropy'\)"):
+        own().fit(X, Y, verbose=False)
+
+
+def test_a_loss_may_be_a_name_in_the_class_or_an_attribute():
+    class Named(Own):
+        loss = "cross_entropy"
+
+    losses = []
+    for kind in (Own, Named):
+        singa.seed(0)
+        net = own(kind)
+        if kind is Own:
+            net.loss = "cross_entropy"
+        assert isinstance(net.fit(X, Y, verbose=False), list)
+        assert type(net.loss) is layer.CrossEntropyLoss
+        losses.append(net.evaluate(X, Y, verbose=False)["loss"])
+    assert losses[0] == losses[1]
+    assert own(Named).evaluate(X, Y, verbose=False)["loss"] > 0
+    with pytest.raises(ValueError, match=r"\[Own\] there is no loss 'mce'"):
+        own().loss = "mce"
+
+
+def test_forward_without_return():
+    class Forgets(Own):
+        def forward(self, x):
+            self.fc(x)
+
+    with pytest.raises(TypeError, match=r"Forgets\.forward\(\) returns None: it lacks a `return`"):
+        own(Forgets).fit(X, Y, loss="mse", verbose=False)
+
+
+def test_metrics_that_nothing_would_compute():
+    for metrics in (["auc"], {"f1": metric.F1(2)}):
+        name = next(iter(metrics))
+        with pytest.raises(ValueError, match=f"{name!r} is computed in validation alone: give"):
+            two_classes().fit(X, Y, metrics=metrics, verbose=False)
+    with pytest.raises(TypeError, match=r"'m' returned shape \(3,\); expected a number, a sum"):
+        two_classes().fit(X, Y, metrics={"m": lambda out, y: np.ones(3)}, verbose=False)
+    with pytest.raises(TypeError, match=r"loggers: expected a list, \[CsvLog\(\.\.\.\)\]"):
+        two_classes().fit(X, Y, loggers=CsvLog("a.csv"), verbose=False)

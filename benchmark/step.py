@@ -19,6 +19,7 @@ The side singa records and replays its steps. The others are:
     torch-compile         channels_last with torch.compile
     singa-eager           executes each step
     singa-recompute       compile(recompute=True)
+    singa-keep            compile(recompute=False)
     singa-fused           compile(fuse=True)
     singa-plain           all images are row-major between operations
     singa-other           another build of singa (--other OLD/build/release/python)
@@ -46,6 +47,7 @@ SINGA = {
     "singa": {"use_graph": True},
     "singa-eager": {"use_graph": False},
     "singa-recompute": {"use_graph": True, "recompute": True},
+    "singa-keep": {"use_graph": True, "recompute": False},
     "singa-fused": {"use_graph": True, "fuse": True},
     "singa-plain": {"use_graph": True},
     "singa-other": {"use_graph": True},
@@ -185,6 +187,7 @@ def row(best: dict[str, dict], beside: str | None) -> dict[str, str]:
         "times singa's": f"{other['ms'] / ours['ms']:.2f}" if other else "",
         "pairs": pairs(ours["runs_ms"], other["runs_ms"]) if other else "",
         "peak MiB": both("{:.0f}", "peak_mib"),
+        "times singa's peak": f"{other['peak_mib'] / ours['peak_mib']:.2f}" if other else "",
         "faults/step": both("{:.0f}", "faults"),
         "reorders": f"{ours['reorders']}, {ours['reorder_ms']:.2f} ms",
     }

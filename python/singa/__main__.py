@@ -101,7 +101,7 @@ def _bench(arguments: argparse.Namespace) -> int:
         arguments.training,
         use_graph=arguments.graph,
         dtype=arguments.dtype,
-        recompute="auto" if arguments.memory_limit else arguments.recompute,
+        recompute="auto" if arguments.memory_limit else arguments.recompute or None,
         memory_limit=arguments.memory_limit,
     )
     print(json_text(figures) if arguments.json else bench.table(figures))

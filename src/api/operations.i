@@ -66,7 +66,7 @@ SINGA_AXIS_NUMBERS(conv_depth, conv_height, conv_width)
 %inline %{
 /// PassOptions, flat. See singa/passes/passes.h.
 void UsePasses(singa::Recording& recording, bool training, bool fuse, bool recompute,
-               std::shared_ptr<singa::MemoryLimit> limit) {
-  singa::UsePasses(recording, {training, fuse, recompute}, std::move(limit));
+               bool recompute_cheap, std::shared_ptr<singa::MemoryLimit> limit) {
+  singa::UsePasses(recording, {training, fuse, recompute, recompute_cheap}, std::move(limit));
 }
 %}

@@ -64,7 +64,8 @@ inline void SetErrorFromException(const char* function) {
   } catch (const std::bad_alloc& e) {
     std::string what = e.what();
     if (what.starts_with("[memory] ")) what.erase(0, 9);
-    PyErr_SetString(PyExc_MemoryError, detail::Message(PublicName(function), what).c_str());
+    if (!what.starts_with("[")) what = detail::Message(PublicName(function), what);
+    PyErr_SetString(PyExc_MemoryError, what.c_str());
   } catch (const std::exception& e) {
     PyErr_SetString(PyExc_RuntimeError, e.what());
   } catch (...) {

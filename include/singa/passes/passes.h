@@ -18,8 +18,12 @@ struct PassOptions {
   /// With `training`: operations that follow each other become one, where that saves a pass over
   /// memory.
   bool fuse = false;
-  /// Results of batch norm with ReLU are computed again in backward instead of being kept.
+  /// Results of batch norm with ReLU are computed again in backward instead of being kept, and on
+  /// the CPU those of other norms and elementwise operations, too.
   bool recompute = false;
+  /// With `training`, on the CPU: such results, as long as computing them again takes 3 % of the
+  /// step's time at most, by estimates.
+  bool recompute_cheap = false;
 };
 
 /// A limit of the memory that a step uses, and what it takes to keep it. All recordings of the step

@@ -113,6 +113,7 @@ class Rewriting(NamedTuple):
     training: bool
     fuse: bool
     recompute: bool
+    recompute_cheap: bool
     memory_limit: int = 0  # bytes; 0: none
 
 
@@ -354,7 +355,7 @@ class StepGraphs:
         arena = self._arenas.setdefault(device.id(), None) or _c.Arena(device)
         self._arenas[device.id()] = arena
         recording = StepRecording(_c.Recording(device, arena), step.say)
-        _c.UsePasses(recording.operations, *rewriting[:3], step.limit)
+        _c.UsePasses(recording.operations, *rewriting[:4], step.limit)
         if copied:
             given = iter(inputs)
             args, kwargs = mapped((args, kwargs), lambda t: next(given))

@@ -123,7 +123,8 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
         self.graph_mode: bool = False
         self._step_graphs: StepGraphs | None = None
         self._autocast_dtype: Any = None  # type of float32 operands of matrix products
-        self._recompute, self._fuse = False, False
+        self._recompute: bool | None = None
+        self._fuse = False
         self.sequential: bool = False
         self._inputs: list[Like] = []
 
@@ -137,7 +138,7 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
         use_graph: bool = False,
         sequential: bool = False,
         dtype: Any = None,
-        recompute: bool | str = False,
+        recompute: bool | str | None = None,
         fuse: bool = False,
         memory_limit: int | str | None = None,
     ) -> None:
@@ -154,10 +155,12 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
         dtype       "float32" (the default), "bfloat16" or "float16". With a 16-bit type every call
                     runs under `autograd.autocast`: convolutions, products and recurrent networks
                     compute in 16 bits; parameters, statistics and losses stay float32.
-        recompute   recorded training steps do not keep the outputs of batch norm with ReLU, but
-                    compute them again in backward. This saves memory, costs a few percent of time,
-                    and gives the same bits. "auto": what is computed again follows from
-                    `memory_limit`; the first step prints what it costs, before it runs
+        recompute   what recorded training steps compute again in backward instead of keeping it,
+                    with the same bits. True: outputs of norms and elementwise operations, for a
+                    few percent of time; on a GPU those of batch norm with ReLU. None (the default):
+                    of these, what costs 3 % of the step's time at most by estimates, in steps with
+                    32 MiB of results and more, on the CPU. False: nothing. "auto": what
+                    `memory_limit` takes; the first step prints what it costs, before it runs
         fuse        recorded training steps merge neighbouring operations where that saves a pass
                     over memory. Results on the CPU are the same. On a GPU with a 16-bit type, the
                     convolution computes the statistics of the batch norm after it where cuDNN
@@ -187,7 +190,8 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
             raise ValueError(f"[compile] dtype must be float32, bfloat16 or float16, got {dtype!r}")
         self._autocast_dtype = None if wanted == tensor.float32 else wanted
         self._memory_limit = limit_of_compile(recompute, memory_limit, use_graph)
-        self._recompute, self._fuse = bool(recompute), bool(fuse)
+        self._recompute = recompute if recompute is None else bool(recompute)
+        self._fuse = bool(fuse)
         self._update_names()
         with self._precision(), in_mode(False), autograd.no_grad():
             layer.Layer.__call__(self, *inputs)
@@ -324,7 +328,10 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
         if not self.graph_mode or grad.grad_mode is (not training) or backward_followers:
             return step(*input, **kwargs)
         limit = self._memory_limit if training else 0
-        rewriting = _rewriting(training, self._fuse, self._recompute and not limit, limit)
+        again = self._recompute
+        rewriting = _rewriting(
+            training, self._fuse, again is True and not limit, again is None, limit
+        )
         graphs = self._step_graphs or self._graphs()
         return graphs.call(step, self._kind, input, kwargs, rewriting)
 

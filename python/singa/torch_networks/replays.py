@@ -216,7 +216,7 @@ def _recording(run: Run, used: tuple[bool, ...], arena: Any) -> tuple[Any, list[
     trains = bool(run.wanted)
     recording = StepRecording(_c.Recording(run.raws[0].device(), arena))
     operations = recording.operations
-    _c.UsePasses(operations, trains, trains, False, None)
+    _c.UsePasses(operations, trains, trains, False, trains, None)
     raws = [raw if raw.is_contiguous() else raw.Clone() for raw in run.raws]
     try:
         operations.Start(raws if trains else raws[: len(run.inputs)])

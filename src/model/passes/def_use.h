@@ -43,6 +43,12 @@ class DefUse {
     const RecordedStep::Slot& known = step_.slots()[static_cast<size_t>(slot)];
     return known.input < 0 && !known.made && !known.internal;
   }
+  /// Whether only node `n` writes `t`, as a whole, and all reads come after it.
+  bool IsResultOf(size_t n, const Tensor& t) const {
+    const std::vector<size_t>& reading = readers(t);
+    return writers(t) == std::vector<size_t>{n} && (t.layout() || t.is_contiguous()) &&
+           (reading.empty() || reading.front() > n);
+  }
   /// The only node that reads `y`, if it reads that exact view, and only once.
   std::optional<size_t> OnlyReader(const Tensor& y) const {
     const std::vector<size_t>& reading = readers(y);

@@ -30,6 +30,15 @@ bool FusesOnGpu(const PassOptions& options, const RecordedStep& step) {
 
 bool Recomputes(const PassOptions& options, const RecordedStep&) { return options.recompute; }
 
+// Estimates of time are those of a CPU.
+bool RecomputesCheap(const PassOptions& options, const RecordedStep& step) {
+  return options.recompute_cheap && !options.recompute && TrainsOnCpu(options, step);
+}
+
+bool RecomputesOnCpu(const PassOptions& options, const RecordedStep& step) {
+  return options.recompute && TrainsOnCpu(options, step);
+}
+
 bool HasOneSegment(const PassOptions&, const RecordedStep& step) {
   return step.segments().size() == 1;
 }
@@ -54,15 +63,18 @@ constexpr Pass kPasses[] = {
     // After conversions of gradients, which updates read before the conversion.
     {PassPhase::kSegment, Trains, UpdateEarly},
     // Before elementwise chains, which would take in the ReLU.
+    {PassPhase::kSegment, TrainsOnCpu, PassReluThroughPooling},
     {PassPhase::kSegment, FusesOnCpu, FuseRelu},
     // After all passes that look for single elementwise operations: a chain has no Spec.
     {PassPhase::kSegment, FusesOnCpu, ChainElementwise},
     {PassPhase::kSegment, FusesOnGpu, TakeStatisticsInConvolutions},
     // After FuseRelu, which looks for plain convolutions.
     {PassPhase::kSegment, TrainsOnCpu, NormalizeInConvolutions},
-    // After convolution statistics, since it computes such batch norms again without the sums. Last
-    // of its phase, since it depends on how far apart the uses of a result are.
+    // After convolution statistics, since it computes such batch norms again without the sums. The
+    // last of the phase, since they depend on how far apart the uses of a result are.
     {PassPhase::kSegment, Recomputes, RecomputeNormalized},
+    {PassPhase::kSegment, RecomputesOnCpu, RecomputeElementwise},
+    {PassPhase::kSegment, RecomputesCheap, RecomputeCheap},
 
     {PassPhase::kGraph, InfersInOneSegment, FoldForInference},
     // After folding, which leaves reorders of weights that it no longer uses.

@@ -35,12 +35,12 @@ std::vector<Node> UpdateEarly(const RecordedStep& step, std::vector<Node> nodes)
 /// Batch norm itself computes its statistics only. The same bits.
 std::vector<Node> NormalizeInConvolutions(const RecordedStep& step, std::vector<Node> nodes);
 
-/// Merges ReLU into its neighbours, to the same bits:
-///
-/// - ReLU behind a convolution or Linear becomes part of it, if the chosen implementation computes
-///   it without another layout or more workspace;
-/// - in backward through maximum pooling of ReLU's result, ReLU is applied to the gradient of the
-///   pooling's result, which has fewer elements. The pooling's input is then not kept.
+/// In backward through maximum pooling of ReLU's result, applies ReLU to the gradient of the
+/// pooling's result, which has fewer elements. The pooling's input is then not kept. The same bits.
+std::vector<Node> PassReluThroughPooling(const RecordedStep& step, std::vector<Node> nodes);
+
+/// ReLU behind a convolution or Linear becomes part of it, if the chosen implementation computes it
+/// without another layout or more workspace. The same bits.
 std::vector<Node> FuseRelu(const RecordedStep& step, std::vector<Node> nodes);
 
 /// Merges elementwise operations that follow each other and work on the same elements into one
@@ -62,6 +62,15 @@ std::vector<Node> TakeStatisticsInConvolutions(const RecordedStep& step, std::ve
 /// three sums are dropped. This is Chen et al. 2016, "Training deep nets with sublinear memory
 /// cost", with the convolutions' results and every third sum as checkpoints.
 std::vector<Node> RecomputeNormalized(const RecordedStep& step, std::vector<Node> nodes);
+
+/// Drops results of norms and elementwise operations where the segment needs most memory, if their
+/// inputs are kept anyway, and computes them again where backward reads them: those that cost least
+/// for their bytes first, as long as all second runs take 3 % of the segment's time by estimates.
+/// Leaves segments alone whose temporaries take less than 32 MiB. The same bits.
+std::vector<Node> RecomputeCheap(const RecordedStep& step, std::vector<Node> nodes);
+
+/// The same, of segments of all sizes and as long as it saves memory.
+std::vector<Node> RecomputeElementwise(const RecordedStep& step, std::vector<Node> nodes);
 
 /// Makes one node of a convolution or Linear and what is around it:
 ///

@@ -4,6 +4,11 @@
 #include <utility>
 
 #include "core/memory/memory_planner.h"
+#include "model/formula/activation.h"
+#include "model/formula/loop_kind.h"
+#include "model/formula/unary.h"
+#include "model/operation/batchnorm/spec.h"
+#include "model/operation/elementwise/spec.h"
 #include "model/passes/normalized_again.h"
 #include "model/passes/passes.h"
 
@@ -12,6 +17,9 @@ namespace {
 
 /// Operations of arithmetic, two for each multiply-add, in the time in which memory moves a byte.
 constexpr double kOperationsPerByte = 20, kOperationsPerByteIn16Bits = 40;
+
+/// Times the bytes of an elementwise operation with exponentials.
+constexpr double kSlow = 2.5;
 
 template <class Function>
 void ForEachTensor(const Node& node, const Function& function) {
@@ -25,6 +33,14 @@ void AddOnce(std::vector<int>* numbers, int number) {
     numbers->push_back(number);
 }
 
+/// Whether the node computes exponentials or the like for each element.
+bool IsSlow(const Node& node) {
+  if (const auto* unary = node.SpecAs<UnarySpec>())
+    return formula::FactsOf(unary->kind).loop != formula::LoopKind::kPlain;
+  const auto* norm = node.SpecAs<BatchNormForwardSpec>();
+  return norm && formula::FactsOf(norm->activation.kind).is_slow;
+}
+
 }  // namespace
 
 double EstimatedTime(const Node& node) {
@@ -34,6 +50,7 @@ double EstimatedTime(const Node& node) {
     bytes += static_cast<double>(t.bytes());
     is_16_bits |= t.data_type() == kBFloat16 || t.data_type() == kFloat16;
   });
+  if (IsSlow(node)) bytes *= kSlow;
   return bytes + 2.0 * static_cast<double>(node.multiply_adds) /
                      (is_16_bits ? kOperationsPerByteIn16Bits : kOperationsPerByte);
 }

@@ -53,6 +53,32 @@ class Fusable(model.Model):
     train_one_batch = Net.train_one_batch
 
 
+class Blocks(model.Model):
+    """Transformer blocks with dropout, on images as rows of tokens."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = layer.Linear(16)
+        for i in range(4):
+            setattr(self, f"norm{i}", layer.LayerNorm(16))
+            setattr(self, f"attention{i}", layer.MultiHeadAttention(16, 2))
+            setattr(self, f"up{i}", layer.Linear(64))
+            setattr(self, f"down{i}", layer.Linear(16))
+        self.drop = layer.Dropout(0.3)
+        self.fc = layer.Linear(3)
+
+    def forward(self, x):
+        n, c, h, w = x.shape
+        x = self.embed(autograd.reshape(x, (n, c * h, w)))
+        for i in range(4):
+            x = x + self.drop(getattr(self, f"attention{i}")(getattr(self, f"norm{i}")(x)))
+            up = autograd.gelu(getattr(self, f"up{i}")(x))
+            x = x + self.drop(getattr(self, f"down{i}")(up))
+        return self.fc(autograd.reduce_mean(x, axis=1, keepdims=False))
+
+    train_one_batch = Net.train_one_batch
+
+
 class Random(model.Model):
     """A chain of blocks drawn from a seed: convolutions of many kinds, branches, concatenations,
     views."""

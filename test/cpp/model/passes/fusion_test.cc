@@ -4,7 +4,6 @@
 #include "singa/operation/conv.h"
 #include "singa/operation/elementwise.h"
 #include "singa/operation/linalg.h"
-#include "singa/operation/pooling.h"
 
 namespace singa::test {
 namespace {
@@ -88,35 +87,6 @@ TEST(Fusion, ReluIsPartOfALinearLayer) {
     return {Unary(UnaryOp::kRelu, LinearForward(in[0], W, b))};
   };
   EXPECT_EQ(Operations(*Check(step, x)), Names{"LinearForward+Relu"});
-}
-
-/// ReLU and maximum pooling, forward and backward, on images with ties.
-std::vector<Tensor> Pooled(const PoolingHandle& handle, const Tensor& dy, const Tensor& x) {
-  const Tensor y = Unary(UnaryOp::kRelu, x);
-  const std::vector<Tensor> pooled = PoolingForward(handle, y, true);
-  const Tensor dp = Unary(UnaryOp::kMulScalar, dy, 2);
-  const Tensor dh = PoolingBackward(handle, dp, y, pooled[0], pooled[1]);
-  return {UnaryBackward(UnaryOp::kRelu, dh, {}, y), pooled[0]};
-}
-
-TEST(Fusion, ReluChoosesBeforePoolingSpreadsTheGradient) {
-  for (uint64_t seed = 0; seed < 40; ++seed) {
-    Random random(seed);
-    Tensor x = RandomTensor(random, {2, random.Int(1, 20), random.Int(5, 9), random.Int(5, 9)},
-                            kFloat32, -3, 3);
-    x = Unary(UnaryOp::kRound, x);
-    const int64_t kernel = random.Int(2, 3), stride = random.Int(1, 3);
-    const PoolingHandle handle(x, {kernel, kernel}, {stride, stride}, {1, 1}, true);
-    const Tensor dy = RandomTensor(random, PoolingForward(handle, x, false)[0].shape());
-    const auto step = [&](const std::vector<Tensor>& in) { return Pooled(handle, dy, in[0]); };
-    const RecordingPtr recording = Check(step, x, "seed " + std::to_string(seed));
-    const Names names = Operations(*recording);
-    ASSERT_EQ(names.size(), 4u) << seed;
-    EXPECT_EQ(names[2], "MulScalar+ReluBackward");
-    EXPECT_EQ(names[3], "PoolingBackward");
-    EXPECT_EQ(recording->step().nodes()[2].outputs[0].shape(), dy.shape());
-    EXPECT_TRUE(recording->step().nodes()[3].inputs[1].empty());
-  }
 }
 
 TEST(Fusion, GradientsThatTheHostSeesAreWritten) {

@@ -10,7 +10,7 @@ from ..raw.check import integer
 from ..raw.words import counted
 from ..tape.tensor import Tensor
 
-_UNITS = {"": 1, "B": 1} | {
+_UNITS = {"B": 1} | {
     f"{prefix}{binary}B": base**power
     for binary, base in (("", 1000), ("I", 1024))
     for power, prefix in enumerate("KMGT", 1)
@@ -23,6 +23,8 @@ def as_bytes(op: str, name: str, size: Any) -> int:
 
     Raises TypeError or ValueError, with `op` and the argument's `name`, for anything else.
     """
+    if isinstance(size, bool):
+        raise TypeError(f"[{op}] {name} must be a number of bytes, got {size}")
     if not isinstance(size, str):
         return integer(op, name, size, 1)
     match = _SIZE.fullmatch(size.strip().upper())
@@ -34,13 +36,15 @@ def as_bytes(op: str, name: str, size: Any) -> int:
     return int(count)
 
 
-def limit_of_compile(recompute: bool | str, memory_limit: Any, use_graph: bool) -> int:
+def limit_of_compile(recompute: bool | str | None, memory_limit: Any, use_graph: bool) -> int:
     """The limit in bytes that these arguments of `Model.compile` ask for; 0: none.
 
     Raises TypeError or ValueError for values that it does not take.
     """
-    if isinstance(recompute, str) and recompute != "auto":
-        raise ValueError(f'[compile] recompute must be True, False or "auto", got {recompute!r}')
+    if recompute is not None and not isinstance(recompute, bool) and recompute != "auto":
+        kind = ValueError if isinstance(recompute, str) else TypeError
+        words = 'True, False, None or "auto"'
+        raise kind(f"[compile] recompute must be {words}, got {recompute!r:.80}")
     if (recompute == "auto") != (memory_limit is not None):
         raise ValueError(
             '[compile] memory_limit and recompute="auto" belong together, got '

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 
@@ -32,22 +32,30 @@ def quota(
     root: Path = Path("/sys/fs/cgroup"), of_process: Path = Path("/proc/self/cgroup")
 ) -> float:
     """CPUs that the cgroups of this process allow it; infinite without a limit."""
-    limits = [math.inf]
+    folders = cgroups("cpu", root, of_process)
+    return min([math.inf, *(_limit(folder, version_2) for folder, version_2 in folders)])
+
+
+def cgroups(
+    controller: str,
+    root: Path = Path("/sys/fs/cgroup"),
+    of_process: Path = Path("/proc/self/cgroup"),
+) -> Iterator[tuple[Path, bool]]:
+    """The folders with the limits of this process, and whether each is of cgroups' version 2."""
     try:
         lines = of_process.read_text().splitlines()
     except OSError:
-        return math.inf
+        return
     for line in lines:
         _, controllers, path = line.split(":", 2)
         version_2 = not controllers
-        if not version_2 and "cpu" not in controllers.split(","):
+        if not version_2 and controller not in controllers.split(","):
             continue
-        folder = root if version_2 else root / "cpu"
+        folder = root if version_2 else root / controller
         parts = [part for part in path.split("/") if part not in ("", "..")]
         # In a container the path may be the host's, and the limit is in the root.
         for depth in range(len(parts) + 1):
-            limits.append(_limit(folder.joinpath(*parts[:depth]), version_2))
-    return min(limits)
+            yield folder.joinpath(*parts[:depth]), version_2
 
 
 def _limit(folder: Path, version_2: bool) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import distributed, tuning
 from .. import singa_wrap as _c
+from ..graph.memory_limit import as_bytes
 from ..layer.layout import ToBlocked, ToPlain
 from ..model import Model
 from ..raw.check import number
@@ -20,6 +21,7 @@ from ..tape import autocast
 from ..tensor import Tensor, bfloat16
 from . import grouped
 from .diagnostics import cpu_flags
+from .machine_memory import machine_memory
 from .profiling import Record, typical
 from .trials import Comparison, Twin, compare
 
@@ -28,6 +30,13 @@ from .trials import Comparison, Twin, compare
 _TIME, _MEMORY, _BATCH = 0.03, 0.05, 0.1
 #: The largest batch that is tried, in present ones.
 _LARGEST = 8
+#: The part of the memory that the process may use, of which the rest is for all but tensors.
+_MOST_OF_MEMORY = 0.9
+#: Of sizes in lines to write: a power of two, and its name.
+_UNIT = (20, "MiB")
+#: The option of compile() that is shown although its value is false.
+_KEEPS = ("recompute", False)
+_SAME_BITS = "Gives the same bits."
 #: How a saving is known, as the table says it.
 _HOW = {"measured": "Measured.", "at most": "At most, if all of it is avoided."}
 
@@ -125,7 +134,13 @@ def _wrapped(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, width) or [""]
 
 
-def advise(model: Model, *batch: Any, loader: Any = None, limit: float = 120.0) -> Advice:
+def advise(
+    model: Model,
+    *batch: Any,
+    loader: Any = None,
+    limit: float = 120.0,
+    memory_limit: int | str | None = None,
+) -> Advice:
     """Looks for what would make the steps of a model quicker or smaller, and says what to write.
 
         print(singa.advise(net, x, y))
@@ -134,13 +149,16 @@ def advise(model: Model, *batch: Any, loader: Any = None, limit: float = 120.0) 
     loader  yields batches for it, such as a `data.DataLoader`; with one, it is also measured
             whether steps wait for data (default None)
     limit   seconds (default 120) after which nothing else is tried. What has begun is finished.
+    memory_limit  bytes that a training step may take, or "1.5 GiB"; by default nine tenths of what
+            the process may use. Of a step that plans more, it is tried to keep to this
 
     Alternatives run on copies of the model, in turns with the step as it is, and are listed only if
     they save 3 % of its time, or 5 % of its memory. Each is measured alone: after a change, ask
     again. These are tried: recorded steps; images in the layouts that kernels choose, where plain
     ones are forced; other groups for convolutions that multiply zeros; bfloat16, where the device
-    multiplies it; `recompute`; larger batches; and the choices of `singa.tuning.tune`. A reorder of
-    3 % is listed with its time, which is the most that avoiding it saves.
+    multiplies it; `recompute`, with "auto" where memory is short; larger batches; and the choices
+    of `singa.tuning.tune`. A reorder of 3 % is listed with its time, which is the most that
+    avoiding it saves.
 
     The model, its recorded steps, optimizer and random generators, the loader's position, the table
     of choices and all settings are afterwards what they were. Needs memory for two more models, and
@@ -148,7 +166,7 @@ def advise(model: Model, *batch: Any, loader: Any = None, limit: float = 120.0) 
 
     Raises TypeError if `model` is not a Model, or without a batch; RuntimeError before compile(),
     in a job of several ranks, and while a profile or an explanation is running; ValueError if
-    `limit` is NaN; and what a step raises.
+    `limit` is NaN, or for a wrong `memory_limit`; and what a step raises.
     """
     if not isinstance(model, Model):
         kind = type(model).__name__
@@ -162,19 +180,24 @@ def advise(model: Model, *batch: Any, loader: Any = None, limit: float = 120.0) 
     if _c.IsProfiling():
         raise RuntimeError("[advise] a profile or an explanation is running already")
     end = time.monotonic() + number("advise", "limit", limit)
+    if memory_limit is not None:
+        as_bytes("advise", "memory_limit", memory_limit)
     given = model._as_tensors(batch)
     states = model.get_states()
     if not states:
         raise RuntimeError("[advise] the model has no parameters yet: call compile() first")
     with tuning.random_as_before(next(iter(states.values())).device):
-        return _Trials(model, given, end).advice(loader)
+        return _Trials(model, given, end, memory_limit).advice(loader)
 
 
 class _Trials:
     """The alternatives to the steps of a model as it is."""
 
-    def __init__(self, model: Model, batch: tuple[Any, ...], end: float) -> None:
+    def __init__(
+        self, model: Model, batch: tuple[Any, ...], end: float, memory_limit: int | str | None
+    ) -> None:
         self.model, self.batch, self.end = model, batch, end
+        self.memory_limit = memory_limit
         self.base = Twin(model, batch)
         self.records: list[Record] = []
         self.budget = max(1.0, (end - time.monotonic()) / 12)  # seconds of a comparison
@@ -190,6 +213,7 @@ class _Trials:
             ("layers of layouts", self._layout_layers),
             ("groups", self._groups),
             ("reorders", self._reorders),
+            ("memory limit", self._memory_limit),
             ("recompute", self._recompute),
             ("16 bits", self._sixteen_bits),
             ("batch size", self._batch_size),
@@ -241,7 +265,8 @@ class _Trials:
         now |= {"recompute": model._recompute, "fuse": model._fuse}
         if model._memory_limit:
             now |= {"recompute": "auto", "memory_limit": model._memory_limit}
-        shown = {name: value for name, value in (now | options).items() if value}
+        given = (now | options).items()
+        shown = {name: value for name, value in given if value or (name, value) == _KEEPS}
         mode = {} if model.training else {"is_train": False}
         named = "".join(f", {name}={value!r}" for name, value in (mode | shown).items())
         named = named.replace("'", '"')
@@ -347,6 +372,29 @@ class _Trials:
         note = "Rounds more coarsely: compare the losses of a short run."
         return self._if_quicker("16 bits", other, finding, line, note)
 
+    def _memory_limit(self) -> list[Piece] | str:
+        """What keeps a step to the memory that it may take, if it plans more."""
+        if not self.model.training or self.model._memory_limit:
+            return ""
+        if not self.base.recorded:
+            return "it is for recorded steps" if self.memory_limit else ""
+        on_cpu = self.base.device.kind() == _c.DeviceKind_kCpu
+        if self.memory_limit is None and not on_cpu:
+            return ""
+        plan = self.base.model.memory_plan()
+        need = plan["planned_bytes"] - plan["by_kind"]["plans"]  # plans are no part of a limit
+        size = self.memory_limit or _size(_MOST_OF_MEMORY * machine_memory())
+        limit = as_bytes("advise", "memory_limit", size)
+        if need <= limit:
+            return f"tensors take {_mib(need)} of {_mib(limit)}" if self.memory_limit else ""
+        other = Twin(self.model, self.batch, memory_limit=limit)
+        found = self._against(other)
+        finding = f"tensors of a step take {_mib(need)}, and may take {_mib(limit)}."
+        line = self._compile_line(recompute="auto", memory_limit=size)
+        saved = 1 - found.ratio if found.low > 1 or found.high < 1 else 0.0
+        memory = self._saved_memory(other)
+        return [Piece("memory limit", finding, line, saved, memory, note=_SAME_BITS)]
+
     def _recompute(self) -> list[Piece] | str:
         if not self.model.training or self.model._recompute:
             return ""
@@ -357,10 +405,10 @@ class _Trials:
         if memory is None or memory < _MEMORY:
             return f"it saves {max(memory or 0.0, 0.0):.1%} of the memory"
         found = self._against(other)
-        finding = "outputs of batch norm with ReLU can be computed again instead of kept."
+        finding = "outputs of norms and elementwise operations can be computed again, not kept."
         line = self._compile_line(recompute=True)
         saved = 1 - found.ratio if found.low > 1 or found.high < 1 else 0.0
-        return [Piece("recompute", finding, line, saved, memory, note="Gives the same bits.")]
+        return [Piece("recompute", finding, line, saved, memory, note=_SAME_BITS)]
 
     def _batch_size(self) -> list[Piece] | str:
         tensors = [x for x in self.batch if isinstance(x, Tensor)]
@@ -427,6 +475,16 @@ class _Trials:
             with self.base.setup():
                 self.records = typical(self.base.step)
         return self.records
+
+
+def _size(bytes: float) -> str:
+    """As compile() takes it, rounded down."""
+    shift, unit = _UNIT
+    return f"{int(bytes) >> shift} {unit}"
+
+
+def _mib(count: int) -> str:
+    return f"{count / 2**20:.1f} MiB"
 
 
 def _is_quicker(found: Comparison) -> bool:

@@ -32,6 +32,7 @@ class Twin:
     plain      the layouts of images (`singa.set_layout`); None: as they are
     choices    the table of `singa.tuning`; None: as it is
     use_graph, dtype, recompute  as for `Model.compile`; None: as they are
+    memory_limit  in bytes, with recompute="auto"; None: as it is
 
     Raises what the step raises.
     """
@@ -47,6 +48,7 @@ class Twin:
         use_graph: bool | None = None,
         dtype: Any = None,
         recompute: bool | None = None,
+        memory_limit: int | None = None,
     ) -> None:
         self._plain, self._choices = plain, choices
         self.batch: Sequence[Any] = copy.deepcopy(batch)
@@ -57,9 +59,11 @@ class Twin:
             self.model._autocast_dtype = dtype
         if recompute is not None:
             self.model._recompute = recompute
+        if memory_limit is not None:
+            self.model._recompute, self.model._memory_limit = True, memory_limit
         if change is not None:
             change(self.model)
-        self._device = next(iter(model.get_states().values())).device
+        self.device = next(iter(model.get_states().values())).device
         quiet = contextlib.redirect_stderr(io.StringIO())  # what a memory limit takes
         with self.setup(), warnings.catch_warnings(), quiet:
             warnings.simplefilter("ignore", GraphWarning)
@@ -100,7 +104,7 @@ class Twin:
     def step(self, *batch: Any) -> None:
         """Runs a step to its end; on its own batch by default."""
         self.model(*(batch or self.batch))
-        self._device.Sync()
+        self.device.Sync()
 
     def seconds(self, steps: int) -> float:
         """Seconds of a step, on average over some."""

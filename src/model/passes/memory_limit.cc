@@ -75,7 +75,8 @@ class Search {
   /// The smallest limit for which Within finds a schedule.
   size_t Smallest() const {
     size_t low = 0, high = plain_;
-    while (static_cast<double>(high - low) > kPrecision * static_cast<double>(high)) {
+    while (high - low > 1 &&
+           static_cast<double>(high - low) > kPrecision * static_cast<double>(high)) {
       const size_t middle = low + (high - low) / 2;
       (Within(middle, false) ? high : low) = middle;
     }

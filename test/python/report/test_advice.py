@@ -1,6 +1,7 @@
 """`singa.advise`: what it tries, what it says of it, and that the model stays as it is."""
 
 import random
+import re
 from typing import Any
 
 import numpy as np
@@ -179,6 +180,59 @@ def test_recompute_says_what_the_plan_saves(monkeypatch: pytest.MonkeyPatch) -> 
     assert net._recompute
     assert net.graph_mode
     assert "recompute" not in by_topic(singa.advise(net, x, y))
+
+
+def tensor_bytes(net: model.Model) -> int:
+    """Planned memory without plans, which are no part of a limit."""
+    plan = net.memory_plan()
+    return int(plan["planned_bytes"] - plan["by_kind"]["plans"])
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_limit_of_memory_is_kept(monkeypatch: pytest.MonkeyPatch, named: bool) -> None:
+    """It is that of the argument, or nine tenths of what the process may use."""
+    net, x, y = made(use_graph=True)
+    need = tensor_bytes(net)
+    tried(monkeypatch, 1.04)
+    limit = int(0.8 * need)
+    if not named:
+        monkeypatch.setattr(advice, "machine_memory", lambda: limit / 0.9)
+        monkeypatch.setattr(advice, "_UNIT", (0, "B"))
+    found = by_topic(singa.advise(net, x, y, memory_limit=limit if named else None))
+    piece = found["memory limit"]
+    assert piece.time == pytest.approx(-0.04)
+    assert piece.memory is not None
+    assert piece.memory > 0.1
+    assert f"{need / 2**20:.1f} MiB" in piece.finding
+    fresh, x, y = made()
+    exec(piece.line, {"net": fresh, "x": x})
+    for _ in range(4):
+        fresh(x, y)
+    assert tensor_bytes(fresh) <= limit
+    assert fresh.memory_plan()["limit"]["bytes"] == pytest.approx(limit, abs=1)
+
+
+def test_a_limit_of_memory_that_helps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, x, y = made(use_graph=True)
+    tried(monkeypatch, 1.0)
+    large = singa.advise(net, x, y, memory_limit="1 GiB")
+    assert large.without["memory limit"].endswith("of 1024.0 MiB")
+    small = singa.advise(net, x, y, memory_limit="1 KiB")
+    assert re.match(
+        r"cannot be tried: \[compile\] memory_limit is 1.0 KiB, and the step needs",
+        small.without["memory limit"],
+    )
+    assert "memory limit" not in singa.advise(net, x, y).without
+    net, x, y = made()
+    found = singa.advise(net, x, y, memory_limit="1 KiB")
+    assert found.without["memory limit"] == "it is for recorded steps"
+
+
+def test_options_that_keep_results_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, x, y = made(recompute=False)
+    tried(monkeypatch, 0.5)
+    monkeypatch.setattr(advice, "cpu_flags", lambda: {"avx512_bf16"})
+    assert "recompute=False" in by_topic(singa.advise(net, x, y))["16 bits"].line
 
 
 def test_forced_plain_layouts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,13 @@ def trainable():
     return net(optimizer=opt.SGD(lr=0.1))
 
 
+def limited(limit):
+    """A model whose training steps keep to a limit; its parameters have 64 bytes."""
+    made = net(compiled=False, optimizer=opt.SGD(lr=0.1))
+    made.compile([make(2, 3)], use_graph=True, recompute="auto", memory_limit=limit)
+    return made
+
+
 class Bare(model.Model):
     pass
 
@@ -153,6 +160,33 @@ net(compiled=False).compile([np.array(["a"])]) -> TypeError: [compile] ndarray
 net(compiled=False).compile(MATRIX) -> TypeError: [compile] Tensor
 net(compiled=False).compile([MATRIX], foo=1) -> TypeError: [compile] foo is_train
 net(compiled=False).compile([MATRIX, MATRIX]) -> TypeError: Net.forward() 2 3
+net(compiled=False).compile([MATRIX], recompute="often")
+    -> ValueError: [compile] recompute True False None "auto" 'often'
+net(compiled=False).compile([MATRIX], recompute=2) -> TypeError: [compile] recompute "auto" 2
+net(compiled=False).compile([MATRIX], recompute=MATRIX) -> TypeError: [compile] recompute "auto"
+net(compiled=False).compile([MATRIX], use_graph=True, recompute="auto")
+    -> ValueError: [compile] memory_limit recompute="auto" None
+net(compiled=False).compile([MATRIX], use_graph=True, memory_limit="1 GiB")
+    -> ValueError: [compile] memory_limit recompute="auto" '1 GiB' None
+net(compiled=False).compile([MATRIX], recompute="auto", memory_limit="1 GiB")
+    -> ValueError: [compile] memory_limit use_graph=True
+limited(-5) -> ValueError: [compile] memory_limit 1 -5
+limited(0) -> ValueError: [compile] memory_limit 1 0
+limited(1.5) -> ValueError: [compile] memory_limit 1.5
+limited(NAN) -> ValueError: [compile] memory_limit nan
+limited(True) -> TypeError: [compile] memory_limit bytes True
+limited([1]) -> TypeError: [compile] memory_limit list
+limited("") -> ValueError: [compile] memory_limit "1.5 GiB" ''
+limited("800") -> ValueError: [compile] memory_limit "1.5 GiB" '800'
+limited("-1 GiB") -> ValueError: [compile] memory_limit "1.5 GiB" '-1 GiB'
+limited("much") -> ValueError: [compile] memory_limit "1.5 GiB" 'much'
+limited("0.1 B") -> ValueError: [compile] memory_limit "1.5 GiB" '0.1 B'
+limited("3 parsecs") -> ValueError: [compile] memory_limit "1.5 GiB" '3 parsecs'
+limited("24 B")(MATRIX, LABELS) -> MemoryError: [compile] memory_limit 0.1 KiB parameters
+singa.advise(trainable(), MATRIX, LABELS, memory_limit="800")
+    -> ValueError: [advise] memory_limit "1.5 GiB" '800'
+singa.advise(trainable(), MATRIX, LABELS, memory_limit=-5)
+    -> ValueError: [advise] memory_limit 1 -5
 Bare().compile([MATRIX]) -> NotImplementedError: Bare forward()
 Bare()(MATRIX) -> NotImplementedError: Bare train_one_batch() eval()
 (n := trainable(), n.set_optimizer(None), n(MATRIX, LABELS))

@@ -3,13 +3,15 @@
 
     python benchmark/figures.py      # benchmark/figures.csv -> docs/performance.md and .svg
     python benchmark/figures.py --add results/ --processor avx2 --commit 01e58e81
+    python benchmark/figures.py --add results/ --processor avx2 --commit 01e58e81 --task memory
 
 `--add` first puts the results of `step.py --out results/` into figures.csv, in the place of earlier
-ones of the same case.
+ones of the same case. `--task memory` adds peaks alone, as when the machine was too busy for times.
 
 A row of figures.csv is one comparison: milliseconds for a batch, `ratio` is the other program's
-time divided by singa's, peaks of memory are in MiB. Fields that were not kept are empty. `commit`
-is the one that brought the figures here: measured was its code, or that of a commit shortly before.
+time divided by singa's, of the task `memory` its peak; peaks of memory are in MiB. Fields that were
+not kept are empty. `commit` is the one that brought the figures here: measured was its code, or
+that of a commit shortly before.
 """
 
 from __future__ import annotations
@@ -132,8 +134,9 @@ def summary(rows: list[Row]) -> str:
         lines.append(
             f"- {start} geometric mean of the smallest ratios is {mean(ratios.values()):.2f}."
         )
-        slower = [f"{title} ({ratio:.2f})" for title, ratio in ratios.items() if ratio < 1]
-        lines[-1] += f" singa is slower for {'; '.join(slower) or 'none'}."
+        behind = [f"{title} ({ratio:.2f})" for title, ratio in ratios.items() if ratio < 1]
+        verb = "needs more" if rows[0]["task"] == "memory" else "is slower"
+        lines[-1] += f" singa {verb} for {'; '.join(behind) or 'none'}."
     commits = list(dict.fromkeys(row["commit"] for row in rows))
     if len(commits) == 1:
         lines.append(f"- Commit: {commits[0]}.")
@@ -224,19 +227,22 @@ def cases_of(results: list[Best]) -> Cases:
     return cases
 
 
-def added(rows: list[Row], folder: Path, processor: str, commit: str) -> list[Row]:
+def added(
+    rows: list[Row], folder: Path, processor: str, commit: str, task: str = "training"
+) -> list[Row]:
     """The rows with the results of step.py in a folder."""
+    timed, key = (True, "ms") if task == "training" else (False, "peak_mib")
     new = [
         {
             "processor": processor,
-            "task": "training",
+            "task": task,
             "network": network,
             "batch": str(batch),
             "dtype": dtype,
-            "singa_ms": rounded(ours["ms"]),
+            "singa_ms": rounded(ours["ms"]) if timed else "",
             "other": OTHERS[side],
-            "other_ms": rounded(other["ms"]),
-            "ratio": f"{other['ms'] / ours['ms']:.2f}",
+            "other_ms": rounded(other["ms"]) if timed else "",
+            "ratio": f"{other[key] / ours[key]:.2f}",
             "singa_mib": f"{ours['peak_mib']:.0f}",
             "other_mib": f"{other['peak_mib']:.0f}",
             "commit": commit,
@@ -247,9 +253,9 @@ def added(rows: list[Row], folder: Path, processor: str, commit: str) -> list[Ro
     ]
     if not new:
         sys.exit(f"no results of step.py beside {' or '.join(OTHERS)} in {folder}")
-    key = ("processor", "task", "network", "batch", "dtype", "other")
-    replaced = {tuple(row[name] for name in key) for row in new}
-    return [row for row in rows if tuple(row[name] for name in key) not in replaced] + new
+    case = ("processor", "task", "network", "batch", "dtype", "other")
+    replaced = {tuple(row[name] for name in case) for row in new}
+    return [row for row in rows if tuple(row[name] for name in case) not in replaced] + new
 
 
 def main() -> None:
@@ -257,12 +263,13 @@ def main() -> None:
     parser.add_argument("--add", type=Path, metavar="FOLDER", help="--out of step.py")
     parser.add_argument("--processor", choices=PANELS, help="that of the added results")
     parser.add_argument("--commit", help="that of the added results")
+    parser.add_argument("--task", choices=("training", "memory"), default="training")
     args = parser.parse_args()
     rows = read()
     if args.add:
         if not args.processor or not args.commit:
             parser.error("--add needs --processor and --commit")
-        rows = added(rows, args.add, args.processor, args.commit)
+        rows = added(rows, args.add, args.processor, args.commit, args.task)
         with DATA.open("w", newline="") as file:
             writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
             writer.writeheader()

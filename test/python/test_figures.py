@@ -78,6 +78,20 @@ def test_cases_that_are_slower_are_named(figures: ModuleType) -> None:
     ]
 
 
+def test_peaks_are_a_task_of_their_own(figures: ModuleType, tmp_path: Path) -> None:
+    run = {"model": "lenet", "batch": 128, "dtype": "float32", "ms": 9.0}
+    result = {
+        "singa": [run | {"peak_mib": 40.4}],
+        "torch-channels-last": [run | {"peak_mib": 131.0}],
+    }
+    (tmp_path / "step-lenet-128-float32-torch-channels-last.json").write_text(json.dumps(result))
+    (row,) = figures.added([], tmp_path, "avx2", "0123abcd", "memory")
+    assert (row["task"], row["singa_ms"], row["other_ms"]) == ("memory", "", "")
+    assert (row["ratio"], row["singa_mib"], row["other_mib"]) == ("3.24", "40", "131")
+    summary = figures.summary([row | {"ratio": "0.90"}]).splitlines()[0]
+    assert summary.endswith("singa needs more for lenet, 128 (0.90).")
+
+
 def test_results_of_step_take_the_place_of_earlier_ones(
     figures: ModuleType, tmp_path: Path
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -340,20 +339,14 @@ class Optimizer(ScheduledHyperparameters, ParameterKeys):
 
     @host_called
     def step(self) -> None:
-        """Goes on to the next step of the schedules. Updates nothing: `optimizer(loss)` does all of
-        it. Warns if there was no update before.
+        """Goes on to the next step of the schedules. It updates nothing: `optimizer(loss)` does
+        all of it.
 
         >>> optimizer = opt.SGD(lr=opt.StepDecay(1.0, 1))
         >>> optimizer.step()
         >>> optimizer.steps
         1
         """
-        if self._owners and not self._keys:
-            warnings.warn(
-                f"[{type(self).__name__}] step() counts a step, and no parameter was updated "
-                "before it: optimizer(loss) is backward, the update and the step",
-                stacklevel=2,
-            )
         if missed := self._missed():
             self._fall_behind(missed, 1)
         self._steps += 1

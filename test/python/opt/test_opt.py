@@ -3,12 +3,11 @@
 import copy
 import math
 import pickle
-import warnings
 
 import numpy as np
 import pytest
 from bits import bits
-from singa import autograd, layer, models, opt, tensor
+from singa import autograd, layer, opt, tensor
 from singa.opt.hyperparameter import hyperparameters_of
 from updates import RULES, SHAPES, STEPS, assert_close, gradients, loss_of, parameters, run, start
 
@@ -594,18 +593,3 @@ def test_moments_of_another_shape_are_refused():
     double = {**states["moments"], "b": tensor.ones((3,), dtype=tensor.float64)}
     with pytest.raises(TypeError, match=r"\[SGD\] moments of b is float64, not float32"):
         optimizer.set_states({**states, "moments": double})
-
-
-def test_a_step_that_updates_nothing_is_a_warning():
-    """As in PyTorch's loop, loss.backward() and optimizer.step(), which would train nothing."""
-    net = models.Sequential(layer.Linear(2))
-    net.compile([tensor.ones((3, 4))])
-    net.set_optimizer(opt.SGD(lr=0.1))
-    with pytest.warns(UserWarning, match=r"\[SGD\] step\(\) counts a step, and no parameter was"):
-        net.optimizer.step()
-    net(tensor.ones((3, 4)), tensor.from_numpy(np.zeros(3, np.int32)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        net.optimizer.step()
-        opt.SGD(lr=0.1).step()  # of no model
-    assert net.optimizer.steps == 3

@@ -275,7 +275,6 @@ def test_a_step_without_an_update_has_the_bits_of_the_executed_one(update):
     results = []
     for use_graph in (False, True):
         net = compiled(use_graph, Returns, is_train=True)
-        net.norm.requires_grad = False
         seen = []
         for i in range(8):
             loss, *found = net(images(i), labels())

@@ -379,9 +379,9 @@ def _of_classes(
     matter what lies where no target counts."""
     try:
         loss = negative(squeeze(gather_elements(scores, unsqueeze(target, 1), 1), 1))
-    except IndexError:
-        wrong = f"[{op}] t has a class outside [0, {scores.shape[1]})"
-        raise IndexError(wrong) from None
+    except IndexError as error:  # of gather_elements, which takes negative places, too
+        said = str(error).partition("] ")[2].replace(f"[-{scores.shape[1]}, ", "[0, ")
+        raise IndexError(f"[{op}] {said}") from None
     counts = None if kept is None else converted(kept, scores.dtype)
     if weights is not None:
         counts = gather(reshape(weights, (-1,)), 0, target)

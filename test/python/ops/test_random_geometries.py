@@ -3,6 +3,7 @@
 `random_geometry` has the method.
 """
 
+import math
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -79,6 +80,7 @@ def _batchnorm_bound(shape: tuple[int, ...], frozen: Any, epsilon: float) -> Bou
 def batch_norm(t: Trial) -> None:
     rank, training = t.integer(2, 5), t.chance()
     shape = (t.integer(1, 5), t.channels(), *t.integers(rank - 2, 1, 4 if rank == 5 else 7))
+    training = training and math.prod(shape) > shape[1]  # one value for each channel is refused
     factor, epsilon = t.pick(0.1, 0.3, 1.0), t.pick(1e-5, 1e-3)
     t.facts.update(x=shape, training=training, factor=factor, epsilon=epsilon)
     channels, torch = shape[1], t.torch

@@ -236,8 +236,11 @@ def _elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path,
     os.chdir(start)
 
 
-#: What pytest, and tools that run beside it, write to the folder of the project.
-_OF_TOOLS = re.compile(r"__pycache__|dist|\.(pytest|ruff|mypy)_cache|\.hypothesis|\.venv.*")
+#: What pytest, and tools that run beside it, write to the folder of the project. pytest makes its
+#: cache under another name first.
+_OF_TOOLS = re.compile(
+    r"__pycache__|dist|pytest-cache-files-|\.(pytest|ruff|mypy)_cache|\.hypothesis|\.venv.*"
+)
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ struct PassOptions {
   /// Results of batch norm with ReLU are computed again in backward instead of being kept, and on
   /// the CPU those of other norms and elementwise operations, too.
   bool recompute = false;
-  /// With `training`, on the CPU: such results, as long as computing them again takes 3 % of the
+  /// With `training`, on the CPU: such results, as long as computing them again takes 2 % of the
   /// step's time at most, by estimates.
   bool recompute_cheap = false;
 };

@@ -158,7 +158,7 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
         recompute   what recorded training steps compute again in backward instead of keeping it,
                     with the same bits. True: outputs of norms and elementwise operations, for a
                     few percent of time; on a GPU those of batch norm with ReLU. None (the default):
-                    of these, what costs 3 % of the step's time at most by estimates, in steps with
+                    of these, what costs 2 % of the step's time at most by estimates, in steps with
                     32 MiB of results and more, on the CPU. False: nothing. "auto": what
                     `memory_limit` takes; the first step prints what it costs, before it runs
         fuse        recorded training steps merge neighbouring operations where that saves a pass

@@ -65,7 +65,7 @@ std::vector<Node> RecomputeNormalized(const RecordedStep& step, std::vector<Node
 
 /// Drops results of norms and elementwise operations where the segment needs most memory, if their
 /// inputs are kept anyway, and computes them again where backward reads them: those that cost least
-/// for their bytes first, as long as all second runs take 3 % of the segment's time by estimates.
+/// for their bytes first, as long as all second runs take 2 % of the segment's time by estimates.
 /// Leaves segments alone whose temporaries take less than 32 MiB. The same bits.
 std::vector<Node> RecomputeCheap(const RecordedStep& step, std::vector<Node> nodes);
 

@@ -11,7 +11,7 @@ namespace singa {
 namespace {
 
 /// The part of a step's time, by estimates, that second runs take without being asked for.
-constexpr double kShare = 0.03;
+constexpr double kShare = 0.02;
 /// Steps with fewer bytes of temporaries are left alone: their memory does not matter.
 constexpr size_t kLarge = size_t{32} << 20;
 /// A result is dropped only if it takes this part of the most bytes that a node needs.

@@ -208,6 +208,7 @@ def page(counts: dict[str, dict], results: dict[str, dict[str, list[dict]]]) -> 
         textwrap.fill(" ".join(text.split()), 120),
         harness.table(accuracy),
         "\n".join(ahead) or "No other program is ahead in any of them.",
+        "fastai and timm are mostly used with trained weights, which no run has here.",
         "## Programs and sets",
         "\n".join(programs),
         "\n".join(f"- {name}: {SETS[name].__doc__}" for name in results),

@@ -78,7 +78,7 @@ class Advice(list[Piece]):
         self.without: dict[str, str] = {}
 
     def _heading(self) -> str:
-        memory = "" if self.bytes is None else f" and {self.bytes / 2**20:.1f} MiB"
+        memory = "" if self.bytes is None else f" and {_mib(self.bytes)}"
         what = "Each of these alone changes that:" if self else "Nothing was found to change that."
         return f"A {self.step} takes {self.ms:.3g} ms{memory}. {what}"
 
@@ -483,7 +483,7 @@ def _size(bytes: float) -> str:
     return f"{int(bytes) >> shift} {unit}"
 
 
-def _mib(count: int) -> str:
+def _mib(count: float) -> str:
     return f"{count / 2**20:.1f} MiB"
 
 

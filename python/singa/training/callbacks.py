@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import inspect
 import math
 import os
 from pathlib import Path
@@ -96,6 +94,8 @@ def check_methods(callback: Callback) -> None:
         if not name.startswith(("on_", "before_", "after_")) or not callable(method):
             continue
         if name not in _CALLED:
+            import difflib  # which is slow to import
+
             close = difflib.get_close_matches(name, _CALLED, 1, 0.9)  # misspelled, and no helper
             if meant := CALLBACKS.get(name) or next(iter(close), None):
                 raise TypeError(
@@ -105,6 +105,8 @@ def check_methods(callback: Callback) -> None:
         elif method is not getattr(Callback, name):
             first = method.__code__.co_varnames[1:2] if hasattr(method, "__code__") else ()
             if first and first[0] in _FIRST:
+                import inspect
+
                 right = ", ".join(inspect.signature(getattr(Callback, name)).parameters)
                 raise TypeError(
                     f"[Trainer] {kind.__name__}.{name} takes {first[0]!r} first: write "

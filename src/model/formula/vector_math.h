@@ -20,7 +20,33 @@ namespace detail {
 inline constexpr float kRound = 0x1.8p23f;
 inline constexpr double kWideRound = 0x1.8p52;
 
-/// x = n·ln 2 + r with integer n and |r| <= ln 2 / 2. `power` is n; `tail` is e^r − 1.
+/// x = n·ln 2 + r with integer n and |r| <= ln 2 / 2.
+struct Reduced {
+  int32_t n;
+  float r;
+};
+
+/// For x in [-1000, 1000]; NaN gives a NaN r.
+SINGA_INLINE Reduced Reduce(float x) {
+  const float shifted = x * 0x1.715476p0f + kRound;  // log2(e)
+  const float n = shifted - kRound;
+  // ln 2 is split in two: the first part has so few bits that its product with n is exact.
+  return {std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kRound),
+          (x - n * 0x1.62ep-1f) - n * 0x1.0bfbe8p-15f};
+}
+
+/// e^r − 1 = r + r²·(1/2! + r/3! + ... + r⁵/7!); for |r| <= ln 2 / 2 the next term is below 2^-27.
+SINGA_INLINE float ExpTail(float r) {
+  float sum = 1.0f / 5040;
+  sum = sum * r + 1.0f / 720;
+  sum = sum * r + 1.0f / 120;
+  sum = sum * r + 1.0f / 24;
+  sum = sum * r + 1.0f / 6;
+  sum = sum * r + 0.5f;
+  return r + r * r * sum;
+}
+
+/// e^x = 2^power·(1 + tail)
 struct SplitExp {
   int32_t power;
   float tail;
@@ -28,18 +54,8 @@ struct SplitExp {
 
 /// For x in [-1000, 1000]; NaN gives a NaN tail.
 SINGA_INLINE SplitExp Split(float x) {
-  const float shifted = x * 0x1.715476p0f + kRound;  // log2(e)
-  const float n = shifted - kRound;
-  // ln 2 is split in two: the first part has so few bits that its product with n is exact.
-  const float r = (x - n * 0x1.62ep-1f) - n * 0x1.0bfbe8p-15f;
-  // e^r − 1 = r + r²·(1/2! + r/3! + ... + r⁵/7!); the next term is below 2^-27.
-  float sum = 1.0f / 5040;
-  sum = sum * r + 1.0f / 720;
-  sum = sum * r + 1.0f / 120;
-  sum = sum * r + 1.0f / 24;
-  sum = sum * r + 1.0f / 6;
-  sum = sum * r + 0.5f;
-  return {std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kRound), r + r * r * sum};
+  const auto [n, r] = Reduce(x);
+  return {n, ExpTail(r)};
 }
 
 /// 2^n for n in [-126, 127].
@@ -293,14 +309,13 @@ struct Tail {
 SINGA_INLINE Tail ErfcAndDensity(float x) {
   // Beyond 10.3 both are zero.
   const float magnitude = std::fabs(x), a = magnitude > 10.3f ? 10.3f : magnitude;
-  // e^(−a²) = e^(−head²)·e^(−rest), since the rounding error of a² would be too large in the
-  // exponent. The square of 12 bits is exact.
+  // a² = head² + rest, since its rounding error would be too large in the exponent. The square of
+  // 12 bits is exact.
   const auto head = std::bit_cast<float>(std::bit_cast<uint32_t>(a) & 0xfffff000u);
   const float rest = (a + head) * (a - head);  // below 0.1
-  float series = 1 - rest * (1.0f / 4);
-  series = 1 - rest * (1.0f / 3) * series;
-  series = 1 - rest * (1.0f / 2) * series;
-  const float density = Exp(-head * head) * (1 - rest * series);
+  const auto [n, r] = detail::Reduce(-head * head);
+  // 2^n may be subnormal.
+  const float density = (1 + detail::ExpTail(r - rest)) * detail::PowerOfTwo(n + 32) * 0x1p-32f;
   // (a + 3)·e^(a²)·erfc(a) as a polynomial of t = (a − 3) / (a + 3), interpolated at the Chebyshev
   // nodes for a in [0, 10.2]; its relative error is 6e-9.
   const float inverse = 1 / (a + 3), t = (a - 3) * inverse;

@@ -180,7 +180,7 @@ TEST(VectorMath, ErfIsWithinThreeUlp) {
 TEST(VectorMath, TheDensityIsWithinThreeUlp) {
   ForFloats([](float x) {
     const double exact = std::exp(-double{x} * double{x});
-    ASSERT_LE(Ulps(ErfcAndDensity(x).density, exact), 3) << x;
+    ASSERT_LE(Ulps(ErfcAndDensity(x).density, exact), 2) << x;
   });
 }
 

@@ -48,11 +48,32 @@ inline const Tensor& EmptyTensor() {
   return empty;
 }
 
+/// Sets a Python error with the attribute `_singa_facts`.
+template <class Error>
+void SetErrorWithFacts(PyObject* type, const ErrorWithFacts<Error>& error) {
+  const ErrorFacts& facts = error.facts();
+  const Owned raised(PyObject_CallFunction(type, "s", error.what()));
+  if (!raised) return;
+  const Owned dict(Py_BuildValue(
+      "{s:s,s:s,s:s,s:L,s:L,s:L,s:L}", "kind", facts.kind.c_str(), "op", facts.op.c_str(),
+      "argument", facts.argument.c_str(), "value", static_cast<long long>(facts.value), "position",
+      static_cast<long long>(facts.position), "low", static_cast<long long>(facts.low), "high",
+      static_cast<long long>(facts.high)));
+  if (!dict || PyObject_SetAttrString(raised.get(), "_singa_facts", dict.get()) < 0) return;
+  PyErr_SetObject(type, raised.get());
+}
+
 /// Sets the Python error for the current C++ exception; call it in a catch block. Errors about
 /// memory, which do not know the called `function`, get its name.
 inline void SetErrorFromException(const char* function) {
   try {
     throw;
+  } catch (const ErrorWithFacts<TypeError>& e) {
+    SetErrorWithFacts(PyExc_TypeError, e);
+  } catch (const ErrorWithFacts<std::invalid_argument>& e) {
+    SetErrorWithFacts(PyExc_ValueError, e);
+  } catch (const ErrorWithFacts<std::out_of_range>& e) {
+    SetErrorWithFacts(PyExc_IndexError, e);
   } catch (const TypeError& e) {
     PyErr_SetString(PyExc_TypeError, e.what());
   } catch (const std::domain_error& e) {

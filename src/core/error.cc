@@ -2,7 +2,9 @@
 
 #include <sstream>
 
-namespace singa::detail {
+namespace singa {
+
+namespace detail {
 
 std::string JoinMessage(const char* op, std::initializer_list<MessagePart> parts) {
   std::ostringstream out;
@@ -17,4 +19,20 @@ std::string JoinMessage(const char* op, std::initializer_list<MessagePart> parts
   return out.str();
 }
 
-}  // namespace singa::detail
+}  // namespace detail
+
+void ThrowOutside(const char* op, const char* argument, int64_t value, const char* at,
+                  int64_t position, int64_t low, int64_t high) {
+  throw ErrorWithFacts<std::out_of_range>(
+      detail::Message(op, argument, " ", value, " ", at, " ", position, " is outside [", low, ", ",
+                      high, ")"),
+      {"outside", op, argument, value, position, low, high});
+}
+
+void ThrowNotWhole(const char* op, double value, int64_t position) {
+  throw ErrorWithFacts<std::invalid_argument>(
+      detail::Message(op, "index ", value, " at position ", position, " is not a whole number"),
+      {"not_whole", op, "index"});
+}
+
+}  // namespace singa

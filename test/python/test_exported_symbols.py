@@ -41,7 +41,8 @@ def _declared(folder: str) -> tuple[dict[str, str], set[str], dict[str, set[str]
     for path in (_ROOT / folder).rglob("*.h"):
         text = re.sub(r"//.*", "", path.read_text())
         classes |= _class_bodies(text)
-        functions |= set(re.findall(r"^SINGA_API [^;{]*?(operator<<|\w+)\(", text, re.MULTILINE))
+        function = r"^(?:\[\[.*\]\] )?SINGA_API [^;{]*?(operator<<|\w+)\("
+        functions |= set(re.findall(function, text, re.MULTILINE))
         name = ""
         for line in text.splitlines():
             if found := re.match(r"(?:class|struct) (\w+)", line):
@@ -61,7 +62,7 @@ def _exported() -> list[str]:
 def _path_of(symbol: str) -> list[str]:
     """The name of a symbol without what it is given: ["singa", "Device", "Exec"]."""
     name = re.sub(r"^(typeinfo name|typeinfo|vtable) for ", "", symbol)
-    name = re.sub(r"\[abi:\w+\]", "", name)
+    name = re.sub(r"\[abi:\w+\]|(?<=\w)<[\w:]+>", "", name)  # of a template, too
     return re.split(r"\((?!anonymous)", name, maxsplit=1)[0].split("::")
 
 

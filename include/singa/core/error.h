@@ -1,9 +1,11 @@
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <ostream>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "singa/core/export.h"
 
@@ -35,6 +37,29 @@ class SINGA_API Unavailable : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// What an error is about, for programs, which need not read its message. In Python it is a dict,
+/// the attribute `_singa_facts` of the exception.
+struct ErrorFacts {
+  std::string kind;      ///< "not_float", "not_whole", or "outside", of an index or label
+  std::string op;        ///< the operation
+  std::string argument;  ///< the argument, or "index" or "label"
+  int64_t value = 0;     ///< of "outside": a number that is not in [low, high), and its position
+  int64_t position = 0;
+  int64_t low = 0, high = 0;
+};
+
+/// An error whose facts programs read.
+template <class Error>
+class SINGA_API ErrorWithFacts : public Error {
+ public:
+  ErrorWithFacts(const std::string& what, ErrorFacts facts)
+      : Error(what), facts_(std::move(facts)) {}
+  const ErrorFacts& facts() const { return facts_; }
+
+ private:
+  ErrorFacts facts_;
+};
+
 namespace detail {
 
 /// A part of a message: a reference to anything that a stream writes. Messages are joined from
@@ -64,6 +89,16 @@ template <class Error>
 }
 
 }  // namespace detail
+
+/// Throws std::out_of_range with facts of kind "outside": "[op] index 5 at position 3 is outside
+/// [0, 4)", where `argument` is "index" and `at` is "at position".
+[[noreturn, gnu::cold]] SINGA_API void ThrowOutside(const char* op, const char* argument,
+                                                    int64_t value, const char* at, int64_t position,
+                                                    int64_t low, int64_t high);
+
+/// Throws std::invalid_argument with facts of kind "not_whole", for an index with a fraction.
+[[noreturn, gnu::cold]] SINGA_API void ThrowNotWhole(const char* op, double value,
+                                                     int64_t position);
 
 /// Throws `Error` with the message "[op] parts..." unless `condition` holds. The message is built
 /// only on failure, so a passing check costs one branch.

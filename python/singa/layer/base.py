@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import tensor
+from ..raw.check import facts_of
 from ..tape import autocast
 from ..tape.autocast import master_dtype
 from ..tensor import Tensor
@@ -397,7 +398,8 @@ class Layer(Hookable, Parameterized, Typed, metaclass=LayerMeta):
         """Adds the name of the innermost layer to an error's traceback."""
         if self.name and not getattr(error, "_singa_layer", None):
             error._singa_layer = self.name  # type: ignore[attr-defined]
-            floats = "x must be of a float type" in str(error)
+            facts = facts_of(error)
+            floats = facts.get("kind") == "not_float" and facts["argument"] == "x"
             advice = ": x.astype(np.float32) makes floats of an array" if floats else ""
             error.add_note(f"in layer {self.name} ({type(self).__name__}){advice}")
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from ..raw.check import facts_of
 from .base import Layer
 from .loss import (
     BCEWithLogitsLoss,
@@ -35,12 +35,8 @@ LOSSES: dict[str, Callable[[], Layer]] = {
     "nll": NLLLoss,
     "focal": FocalLoss,
 }
-#: What losses say of shapes, and of the numbers of classes.
-_SHAPES = re.compile(r"must have the shape of \w (\([\d, ]*\)), got (\([\d, ]*\))")
-_CLASSES = re.compile(
-    r"\[(?:SoftmaxCrossEntropyForward|softmax_cross_entropy|nll_loss)\] .*"
-    r"(?:outside \[0, (\d+)\)|whole number)"
-)
+#: Operations that take numbers of classes, as their errors call them.
+_OF_CLASSES = ("SoftmaxCrossEntropyForward", "softmax_cross_entropy", "nll_loss")
 _OF_NUMBERS = (MSELoss, L1Loss, SmoothL1Loss, HuberLoss)
 #: Other names of losses, with what to write.
 _OTHER_LOSSES = {
@@ -125,27 +121,28 @@ def advising(name: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, IndexError) as error:
-        if advice := _advice(name, str(error)):
+        if advice := _advice(name, facts_of(error)):
             of_numbers = LOSSES.get(name) in _OF_NUMBERS
             op = f"[Trainer] loss={name!r} compares outputs with numbers of the same shape: "
             raise type(error)(f"{op if of_numbers else ''}{error}; {advice}") from error
         raise
 
 
-def _advice(name: str, said: str) -> str:
-    """What to do about targets of which a loss says this; "" for other errors."""
-    if found := _SHAPES.search(said):
-        wanted, given = found.groups()
-        if wanted == given.replace(",)", ", 1)"):
+def _advice(name: str, facts: Mapping[str, Any]) -> str:
+    """What to do about targets to which a loss objects with these facts; "" for other errors."""
+    kind = facts.get("kind")
+    if kind == "shapes":
+        wanted, given = facts["x"], facts["t"]
+        if wanted == (*given, 1):
             return f"give targets of shape {wanted}, such as y[:, None]"
         return "for classes use loss='cross_entropy'" if LOSSES.get(name) in _OF_NUMBERS else ""
-    if "x must be scores (N, C, ...)" in said:
+    if kind == "no_scores":
         return "layer.Flatten() or a pooling of whole images comes before the last layer"
-    if not (found := _CLASSES.match(said)):
+    if facts.get("op") not in _OF_CLASSES or kind not in ("not_whole", "outside"):
         return ""
-    if found[1] is None:
+    if kind == "not_whole":
         return "these are classes; for numbers use loss='mse'"
-    count = int(found[1])
+    count = facts["high"]
     if count == 1:
         return "one score of two classes has loss='bce_with_logits', and y[:, None] as floats"
     return (

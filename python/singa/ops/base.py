@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import singa_wrap as _c
 from ..raw.arrays import full
-from ..raw.check import integer, integers
+from ..raw.check import integer, integers, with_facts
 from ..tape.elements import as_raw
 from ..tape.operator import Operator
 from ..tape.tensor import Tensor, wrap
@@ -94,7 +94,8 @@ def indices_of(op: str, value: Any, like: Raw) -> Raw:
     # NaN and numbers beyond int64 also change in the conversion and back.
     same = _c.Binary(_c.BinaryOp_kEqual, whole.AsType(raw.data_type()), raw)
     if raw.size() and not _c.Reduce(_c.ReduceOp_kMin, same).Item():
-        raise ValueError(f"[{op}] indices must be whole numbers, got {numbers_of(raw)!s:.60}")
+        error = f"[{op}] indices must be whole numbers, got {numbers_of(raw)!s:.60}"
+        raise with_facts(ValueError(error), "not_whole", op=op)
     return whole
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
-from ..raw.check import InvalidInputError, fraction, number
+from ..raw.check import InvalidInputError, facts_of, fraction, number, with_facts
 from ..tape.elements import as_raw
 from ..tape.tensor import Tensor, is_computed
 from .base import BuiltinOperator, loss_like
@@ -21,12 +21,16 @@ if TYPE_CHECKING:
     from ..tape.operator import Raw
 
 
-def _checked(function: Callable[..., Any], *arguments: Any) -> Any:
-    """function(*arguments), with InvalidInputError for a ValueError, because SINGA asserts here."""
+def _checked(function: Callable[..., Any], x: Raw, t: Raw, *arguments: Any) -> Any:
+    """function(x, t, *arguments), with InvalidInputError for a ValueError, because SINGA asserts
+    here."""
     try:
-        return function(*arguments)
+        return function(x, t, *arguments)
     except ValueError as error:
-        raise InvalidInputError(str(error)) from None
+        refused, facts = InvalidInputError(str(error)), facts_of(error)
+        if not facts and not x.same_shape(t):
+            facts = {"kind": "shapes", "x": x.shape(), "t": t.shape()}
+        raise (with_facts(refused, **facts) if facts else refused) from None
 
 
 class _Loss(BuiltinOperator):
@@ -213,7 +217,7 @@ class MeanSquareError(TargetLoss):
     def forward(self, x: Raw, t: Raw | None = None) -> Raw:
         target = self._target(x).AsType(x.data_type())
         if self._broadcasts and not target.same_shape(x):
-            target = _checked(target.Broadcast, x.shape())
+            target = _checked(lambda x, t: t.Broadcast(x.shape()), x, target)
         self.save(x, target)
         return loss_like(_checked(_c.MeanSquareErrorForward, x, target))
 

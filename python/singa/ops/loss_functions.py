@@ -17,7 +17,16 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import bool_, float32, float64, int64, is_float
-from ..raw.check import InvalidInputError, fraction, integer, number, one_of, positive
+from ..raw.check import (
+    InvalidInputError,
+    facts_of,
+    fraction,
+    integer,
+    number,
+    one_of,
+    positive,
+    with_facts,
+)
 from ..tape.tensor import Tensor, wrap
 from .activation import softplus
 from .arithmetic import clip, equal, less, not_equal
@@ -300,10 +309,11 @@ def _check_reduction(op: str, reduction: str) -> None:
 
 
 def _refuse_shapes(op: str, x: Tensor, t: Tensor) -> Any:
-    raise InvalidInputError(
+    error = InvalidInputError(
         f"[{op}] x must be scores (N, C, ...) and t class indices (N, ...) or of the shape of x, "
         f"got x {x.shape} and t {t.shape}"
     )
+    raise with_facts(error, "no_scores")
 
 
 def _wide(op: str, x: Tensor) -> Tensor:
@@ -326,7 +336,8 @@ def _pair(op: str, x: Tensor, t: Any, reduction: str) -> tuple[Tensor, Tensor]:
     _check_reduction(op, reduction)
     scores, target = _wide(op, x), tensor_of(t, x)
     if target.shape != x.shape:
-        raise InvalidInputError(f"[{op}] t must have the shape of x {x.shape}, got {target.shape}")
+        error = f"[{op}] t must have the shape of x {x.shape}, got {target.shape}"
+        raise with_facts(InvalidInputError(error), "shapes", x=x.shape, t=target.shape)
     return scores, _as(target, scores)
 
 
@@ -380,8 +391,9 @@ def _of_classes(
     try:
         loss = negative(squeeze(gather_elements(scores, unsqueeze(target, 1), 1), 1))
     except IndexError as error:  # of gather_elements, which takes negative places, too
-        said = str(error).partition("] ")[2].replace(f"[-{scores.shape[1]}, ", "[0, ")
-        raise IndexError(f"[{op}] {said}") from None
+        facts = {**facts_of(error), "op": op, "low": 0}
+        said = "[{op}] index {value} at position {position} is outside [{low}, {high})"
+        raise with_facts(IndexError(said.format_map(facts)), **facts) from None
     counts = None if kept is None else converted(kept, scores.dtype)
     if weights is not None:
         counts = gather(reshape(weights, (-1,)), 0, target)

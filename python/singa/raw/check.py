@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ..singa_wrap import TapeTensor
 
 _Choice = TypeVar("_Choice")
+_Error = TypeVar("_Error", bound=Exception)
 
 
 class InvalidInputError(ValueError, AssertionError):
@@ -23,6 +24,19 @@ class InvalidInputError(ValueError, AssertionError):
     >>> issubclass(utils.InvalidInputError, ValueError)
     True
     """
+
+
+def with_facts(error: _Error, kind: str, **facts: Any) -> _Error:
+    """The error, with what code that catches it may ask by `facts_of`, since no code reads
+    messages. `ErrorFacts` in include/singa/core/error.h has the kinds of C++."""
+    error._singa_facts = {"kind": kind, **facts}  # type: ignore[attr-defined]
+    return error
+
+
+def facts_of(error: BaseException) -> Mapping[str, Any]:
+    """What an error of singa is about: its kind, and more; {} for other errors."""
+    found: Mapping[str, Any] = getattr(error, "_singa_facts", {})
+    return found
 
 
 def integer(op: str, name: str, value: Any, least: int | None = None) -> int:

@@ -288,7 +288,7 @@ def reporting_errors(prog: str, program: Callable[[], int]) -> int:
         print(f"\n{prog}: stopped at once; files that it wrote before are whole", file=sys.stderr)
         return 128 + signal.SIGINT
     except ImportError as error:
-        if not str(error).startswith("["):  # not of a package that is missing
+        if error.name is not None:  # Python's own, not one that says what to install
             raise
         print(f"{prog}: {error}", file=sys.stderr, flush=True)
         distributed.abort(f"ImportError: {error}")

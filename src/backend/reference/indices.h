@@ -21,8 +21,8 @@ void ForEachIndexValue(const char* op, const Tensor& indices, const Visit& visit
     for (int64_t i = 0; i < n; ++i) {
       if constexpr (kIsFloatType<T>) {
         const auto value = static_cast<double>(static_cast<ComputeType<T>>(data[i]));
-        Check(value == std::floor(value), op, "index ", value, " at position ", i,
-              " is not a whole number");
+        if (value != std::floor(value)) [[unlikely]]
+          ThrowNotWhole(op, value, i);
         visit(i, Convert<int64_t>(value));
       } else {
         visit(i, static_cast<int64_t>(data[i]));
@@ -35,8 +35,8 @@ void ForEachIndexValue(const char* op, const Tensor& indices, const Visit& visit
 /// end. Throws std::out_of_range.
 inline int64_t PositionOf(const char* op, int64_t i, int64_t value, int64_t length, bool wrap) {
   const int64_t low = wrap ? -length : 0;
-  Check<std::out_of_range>(value >= low && value < length, op, "index ", value, " at position ", i,
-                           " is outside [", low, ", ", length, ")");
+  if (value < low || value >= length) [[unlikely]]
+    ThrowOutside(op, "index", value, "at position", i, low, length);
   return value < 0 ? value + length : value;
 }
 

@@ -26,10 +26,12 @@ inline std::ostream& operator<<(std::ostream& out, const List& list) {
   return out << (n == 1 ? ",)" : ")");
 }
 
-/// `t` holds floats; raises TypeError.
+/// `t` holds floats; raises TypeError, with facts of kind "not_float".
 inline void CheckFloat(const char* op, const char* name, const Tensor& t) {
   CheckGiven(op, name, t);
-  Check<TypeError>(IsFloat(t.data_type()), op, name, " must be of a float type, got ", t);
+  if (IsFloat(t.data_type())) return;
+  throw ErrorWithFacts<TypeError>(detail::Message(op, name, " must be of a float type, got ", t),
+                                  {"not_float", op, name});
 }
 
 /// `indices` holds numbers, on the device of `data`.

@@ -3,7 +3,6 @@
 #include <cstring>
 #include <mutex>
 #include <stdexcept>
-#include <string>
 #include <string_view>
 
 #include "core/tensor/dtype_switch.h"
@@ -36,18 +35,12 @@ void TakeMemory(Table& table) {
 }
 
 /// Throws the same errors as the kernels on the CPU.
-[[noreturn]] void Raise(const char* op, FaultKind kind, double value, int64_t position,
-                        const std::string& range) {
-  using std::invalid_argument, std::out_of_range;
-  if (kind == FaultKind::kNotWhole)
-    throw invalid_argument(
-        detail::Message(op, "index ", value, " at position ", position, " is not a whole number"));
-  const auto whole = Convert<int64_t>(value);  // prints all digits
-  if (kind == FaultKind::kNoLabel)
-    throw out_of_range(
-        detail::Message(op, "label ", whole, " of row ", position, " is outside ", range));
-  throw out_of_range(
-      detail::Message(op, "index ", whole, " at position ", position, " is outside ", range));
+[[noreturn]] void Raise(const char* op, const Fault& fault) {
+  const auto kind = static_cast<FaultKind>(fault.kind);
+  if (kind == FaultKind::kNotWhole) ThrowNotWhole(op, fault.value, fault.position);
+  const bool is_label = kind == FaultKind::kNoLabel;
+  ThrowOutside(op, is_label ? "label" : "index", Convert<int64_t>(fault.value),
+               is_label ? "of row" : "at position", fault.position, fault.low, fault.high);
 }
 
 }  // namespace
@@ -73,25 +66,18 @@ void RaiseFaults() {
   Table& table = TheTable();
   const std::lock_guard lock(table.mutex);
   const char* op = nullptr;
-  FaultKind first = FaultKind::kNone;
-  double value = 0;
-  int64_t position = 0;
-  std::string range;
+  Fault first{};
   for (int i = 0; i < table.count; ++i) {
     volatile Fault& fault = table.faults[i];
-    const auto kind = static_cast<FaultKind>(int{fault.kind});
-    if (kind == FaultKind::kNone) continue;
+    if (fault.kind == static_cast<int>(FaultKind::kNone)) continue;
     if (!op) {
       op = table.op[i];
-      first = kind;
-      value = fault.value;
-      position = fault.position;
-      range = "[" + std::to_string(fault.low) + ", " + std::to_string(fault.high) + ")";
+      first = {1, fault.kind, fault.value, fault.position, fault.low, fault.high};
     }
     fault.kind = static_cast<int>(FaultKind::kNone);
     fault.claimed = 0;  // later faults may follow from the first
   }
-  if (op) Raise(op, first, value, position, range);
+  if (op) Raise(op, first);
 }
 
 }  // namespace singa::cuda

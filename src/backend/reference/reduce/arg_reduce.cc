@@ -86,8 +86,8 @@ void RunArgReduce(const ArgReduceSpec& spec, const Execution& execution) {
 template <class T, class Label>
 int64_t CountTopKTyped(const CountTopKSpec& spec, const T* scores, const Label* labels) {
   for (int64_t row = 0; row < spec.rows; ++row)
-    Check<std::out_of_range>(labels[row] >= 0 && labels[row] < spec.classes, spec.op(), "label ",
-                             labels[row], " of row ", row, " is outside [0, ", spec.classes, ")");
+    if (labels[row] < 0 || labels[row] >= spec.classes) [[unlikely]]
+      ThrowOutside(spec.op(), "label", labels[row], "of row", row, 0, spec.classes);
   const auto count = [&](int64_t begin, int64_t end) {
     int64_t hits = 0;
     for (int64_t row = begin; row < end; ++row) {

@@ -31,7 +31,7 @@ void CheckArgument(UnaryOp op, const Tensor& x, double a, double b) {
   const char* name = UnaryName(op);
   CheckGiven(name, "x", x);
   if (IsFloat(x.data_type())) return;
-  Check<TypeError>(TakesIntegers(op), name, "x must be of a float type, got ", x);
+  if (!TakesIntegers(op)) CheckFloat(name, "x", x);
   Check<TypeError>(a == std::trunc(a) && b == std::trunc(b), name, "constants ", a, ", ", b,
                    " must be whole numbers for x ", x);
   Check(op != UnaryOp::kPowScalar || a >= 0, name, "an integer cannot be raised to the power ", a);

@@ -216,6 +216,11 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
             f"{args.out} has a {FILE_NAME}, which the run would replace: use another --out, or "
             "--overwrite"
         )
+    if (args.virtual_ranks or 0) > args.batch_size:
+        parser.error(
+            f"--virtual-ranks {args.virtual_ranks} is more than the {args.batch_size} images of a "
+            "batch, which are cut into as many parts: give a larger --batch-size"
+        )
     _check_model(parser, args)
     return args
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import singa_wrap
 from ..device import WANTED
-from ..raw.check import integer, integers
+from ..raw.check import integer, integers, with_facts
 from ..tensor import Tensor, from_numpy
 from .dataset import ArrayDataset, Dataset, ImageSet
 from .foreign_transforms import adapted
@@ -146,6 +146,11 @@ class DataLoader:
         self.shard: tuple[int, int]
         self.virtual_ranks: int
         self.shard, self.virtual_ranks = _checked_shard(shard, virtual_ranks)
+        if virtual_ranks is not None and virtual_ranks > self.batch_size:
+            raise ValueError(
+                f"[DataLoader] virtual_ranks {virtual_ranks} is more than batch_size "
+                f"{self.batch_size}: a batch would have empty parts"
+            )
         self._per_batch = self.virtual_ranks // self.shard[1]  # own parts of a batch
         self._epoch = 0  # of the next loop
         self._start = 0  # first batch of the next loop
@@ -250,9 +255,15 @@ class DataLoader:
         identity["sampler"] = state.get("sampler")
         for key, mine in own.items():
             if identity[key] != mine:
-                raise ValueError(
-                    f"[DataLoader] the state is of a loader with {key} {identity[key]!r}, "
-                    f"this one has {mine!r}: the batches would differ"
+                raise with_facts(
+                    ValueError(
+                        f"[DataLoader] the state is of a loader with {key} {identity[key]!r}, "
+                        f"this one has {mine!r}: the batches would differ"
+                    ),
+                    "other_batches",
+                    setting=key,
+                    saved=identity[key],
+                    given=mine,
                 )
         if not (type(epoch) is int and type(batch) is int and epoch >= 0):
             raise ValueError(f"[DataLoader] not a position: epoch {epoch!r}, batch {batch!r}")

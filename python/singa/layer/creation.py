@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import autograd
 from ..raw.arrays import kind_of
-from ..raw.calls import call_error
+from ..raw.calls import call_error, with_checked_flags
 from ..tensor import Tensor
 from . import late
 
@@ -131,6 +131,8 @@ class LayerMeta(type):
     def __new__(mcs, name: str, bases: tuple[type, ...], attributes: dict[str, Any]) -> type:
         if "initialize" in attributes:
             attributes["initialize"] = LayerMeta.init_wrapper(attributes["initialize"])
+        if "__init__" in attributes and attributes["__module__"].startswith(_PACKAGE):
+            attributes["__init__"] = with_checked_flags(attributes["__init__"])
         if "forward" in attributes:
             attributes["forward"] = LayerMeta.forward_wrapper(attributes["forward"])
         return super().__new__(mcs, name, bases, attributes)

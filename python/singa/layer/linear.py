@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import autograd, initializer
-from ..raw.check import integer, one_of
+from ..raw.check import flag, integer, one_of
 from ..raw.words import spelled
 from ..tape.assignment import checked, write
 from ..tape.behaviour import behaviour
@@ -67,12 +67,12 @@ class Linear(Layer):
             raise TypeError(f"[Linear] expected out_features, or in, out and bias; got {args}")
         self.in_features: int | None = None
         self.out_features: int = out_features
-        self.bias: bool = bias
         if args:
             self.in_features, self.out_features = out_features, args[0]
-            self.bias = args[1] if len(args) == 2 else bias
+            bias = args[1] if len(args) == 2 else bias
             integer("Linear", "in_features", self.in_features, 1)
         integer("Linear", "out_features", self.out_features, 1)
+        self.bias: bool = flag("Linear", "bias", bias)
         self.initializer = initializer
 
     def initialize(self, x: Tensor) -> None:

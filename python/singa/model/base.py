@@ -456,6 +456,7 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
         """
         return of_above("predict")(self, x, batch_size=batch_size)
 
+    @calls.says_what_to_write("train")
     def train(self, mode: bool = True) -> None:
         """Sets this thread's mode: calls of the model train, or infer with `mode` False.
 
@@ -481,6 +482,7 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
         """
         self.train(False)
 
+    @calls.says_what_to_write("graph")
     def graph(self, mode: bool = True, sequential: bool = False) -> None:
         """Turns recording and replaying of steps (see `singa.graph`) on, or off with `mode` False.
 

@@ -99,6 +99,7 @@ class Savable:
             arrays[name], dtypes[name] = value, int(tensor.as_dtype(value.dtype))
         state_files.save_states(fpath, arrays, aux, dtypes)
 
+    @says_what_to_write("load_states")
     def load_states(self: Any, fpath: str | os.PathLike[str], strict: bool = True) -> LoadedStates:
         """Loads a file of `save_states`, or of SINGA's, and returns its aux_states by name.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from .. import autograd, singa_wrap, tensor
 from ..raw.check import integer, positive
+from ..tape.backward import unused_gradients, use_gradients
 from ..tape.step_recording import host_call, host_called, is_recording_step
 from ..tensor import DType, Tensor
 from .clipping import clip_by_global_norm, limit_all
@@ -32,6 +33,15 @@ OPTIONAL_STATES = (
     *("parameter_steps", *_SCALER_STATES),
 )
 _HOST_METHODS = {"step", "apply", "apply_all", "update"}
+
+
+def _using_gradients(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        use_gradients()
+        return method(self, *args, **kwargs)
+
+    return call
 
 
 class Optimizer(ScheduledHyperparameters, ParameterKeys):
@@ -115,7 +125,8 @@ class Optimizer(ScheduledHyperparameters, ParameterKeys):
             cls.apply_all = Optimizer.apply_all  # type: ignore[method-assign]
         # A user's method is not recorded: it may do something else in the next step.
         for name in _HOST_METHODS & vars(cls).keys():
-            setattr(cls, name, host_called(vars(cls)[name]))
+            method = host_called(vars(cls)[name])
+            setattr(cls, name, method if name == "step" else _using_gradients(method))
 
     @property
     def clip_norm(self) -> float | None:
@@ -241,6 +252,7 @@ class Optimizer(ScheduledHyperparameters, ParameterKeys):
 
         Raises RuntimeError if there are no gradients.
         """
+        use_gradients()
         if is_recording_step() and gradients:
             self._records_update = True
             try:
@@ -269,6 +281,7 @@ class Optimizer(ScheduledHyperparameters, ParameterKeys):
         """Ends a call of the optimizer: goes on to the next step of the schedules if the call has
         updated the parameters, which a call that only accumulates, and one that the scaler skips,
         has not."""
+        use_gradients()
         if self._accumulated_calls or self._skips_call:
             self._skips_call = False
             return
@@ -342,11 +355,19 @@ class Optimizer(ScheduledHyperparameters, ParameterKeys):
         """Goes on to the next step of the schedules. It updates nothing: `optimizer(loss)` does
         all of it.
 
+        Raises RuntimeError after `loss.backward()`, whose gradients no update has used.
+
         >>> optimizer = opt.SGD(lr=opt.StepDecay(1.0, 1))
         >>> optimizer.step()
         >>> optimizer.steps
         1
         """
+        if type(self).step is Optimizer.step and (unused := unused_gradients()):
+            raise RuntimeError(
+                f"[{type(self).__name__}] step() updates nothing, and loss.backward() has left "
+                f"gradients, such as {unused[0].name or 'W'}.grad: optimizer(loss) is backward, "
+                "the update and the step"
+            )
         if missed := self._missed():
             self._fall_behind(missed, 1)
         self._steps += 1

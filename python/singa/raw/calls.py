@@ -1,6 +1,7 @@
 """Errors of calls that do not fit: what the function or class takes, and what to write.
 
-All of it is looked up after Python's own error, so that a call that fits costs nothing more.
+All of it is looked up after Python's own error, so that a call that fits costs nothing more. Only
+what is annotated as bool is looked at before: any value would do for Python, "no" for True.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import words
+from .check import flag
 
 if TYPE_CHECKING:
     import inspect
@@ -37,8 +39,12 @@ def answers_calls(values: Iterable[Any], place: str = "") -> None:
 
 
 def _answering(init: Callable[..., None], place: str) -> Callable[..., None]:
+    flags = _flags_of(init)
+
     @functools.wraps(init)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        if flags:
+            _check_flags(type(self).__name__, flags, (self, *args), kwargs)
         try:
             init(self, *args, **kwargs)
         except TypeError as error:
@@ -55,8 +61,12 @@ def says_what_to_write(op: str, place: str = "") -> Callable[[_Function], _Funct
     """A decorator: the same for a function or method that errors call `op`."""
 
     def decorate(function: _Function) -> _Function:
+        flags = _flags_of(function)
+
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
+            if flags:
+                _check_flags(op, flags, args, kwargs)
             try:
                 return function(*args, **kwargs)
             except TypeError as error:
@@ -69,6 +79,47 @@ def says_what_to_write(op: str, place: str = "") -> Callable[[_Function], _Funct
         return call  # type: ignore[return-value]
 
     return decorate
+
+
+def with_checked_flags(init: Callable[..., None]) -> Callable[..., None]:
+    """A constructor that checks its arguments of type bool."""
+    if not (flags := _flags_of(init)):
+        return init
+
+    @functools.wraps(init)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        _check_flags(type(self).__name__, flags, (self, *args), kwargs)
+        init(self, *args, **kwargs)
+
+    return __init__
+
+
+def _flags_of(function: Callable[..., Any]) -> dict[str, tuple[int | None, bool]]:
+    """Arguments that are annotated as bool, with their places, and whether they may be None."""
+    function = getattr(function, "__wrapped__", function)
+    code, kinds = getattr(function, "__code__", None), getattr(function, "__annotations__", {})
+    if code is None:
+        return {}
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return {
+        name: (place if place < code.co_argcount else None, kinds[name] != "bool")
+        for place, name in enumerate(names)
+        if kinds.get(name) in ("bool", "bool | None")
+    }
+
+
+def _check_flags(
+    op: str,
+    flags: Mapping[str, tuple[int | None, bool]],
+    args: Sequence[Any],
+    given: Mapping[str, Any],
+) -> None:
+    for name, (place, may_lack) in flags.items():
+        value = given.get(name, False)
+        if place is not None and place < len(args):
+            value = args[place]
+        if not (value is True or value is False or (may_lack and value is None)):
+            flag(op, name, value, " or None" * may_lack)
 
 
 def call_error(

@@ -11,6 +11,8 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+
 from ..singa_wrap import TapeTensor
 
 _Choice = TypeVar("_Choice")
@@ -66,6 +68,14 @@ def integers(op: str, name: str, values: Any, least: int | None = None) -> tuple
     if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
         raise TypeError(f"[{op}] {name} must be integers, got {type(values).__name__}")
     return tuple([integer(op, name, value, least) for value in values])
+
+
+def flag(op: str, name: str, value: Any, others: str = "") -> bool:
+    """True or False, also as 1, 0 and NumPy's."""
+    whole = isinstance(value, (int, np.integer)) and value in (0, 1)
+    if whole or isinstance(value, np.bool_):
+        return bool(value)
+    raise TypeError(f"[{op}] {name} must be True or False{others}, got {value!r:.80}")
 
 
 def axis_of(op: str, value: Any, shape: Sequence[int]) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -226,6 +228,27 @@ class Gradients(dict[int, Tensor]):
         return super().get(id(key) if isinstance(key, Tensor) else key, default)
 
 
+class _Unused(threading.local):
+    """Parameters to whose `grad` the last `Tensor.backward` of this thread has added, unless an
+    optimizer has made an update since."""
+
+    params: tuple[weakref.ref[Tensor], ...] = ()
+
+
+_unused = _Unused()
+
+
+def unused_gradients() -> list[Tensor]:
+    """Parameters whose `grad` is of the last `Tensor.backward`, and waits for an update."""
+    found = [param() for param in _unused.params]
+    return [param for param in found if param is not None and param.grad is not None]
+
+
+def use_gradients() -> None:
+    """An optimizer makes an update."""
+    _unused.params = ()
+
+
 @says_what_to_write("backward")
 def _add_gradients(self: Tensor, dy: object = None, retain_graph: bool = False) -> None:
     """Adds the gradients of this result to `grad` of every tensor that stores its gradient.
@@ -236,11 +259,14 @@ def _add_gradients(self: Tensor, dy: object = None, retain_graph: bool = False) 
     >>> w.grad
     Tensor([2., 4.], dtype=float32)
     """
+    params = []
     for x, gradient in backward(self, dy, retain_graph):
+        params.append(weakref.ref(x))
         if x.grad is None:
             x.grad = gradient
         else:
             _c.Axpy(1.0, gradient.data, x.grad.data)
+    _unused.params = tuple(params)
 
 
 install({"backward": _add_gradients})

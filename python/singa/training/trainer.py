@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from .. import distributed, opt
 from ..layer.named_losses import advising, named_loss
 from ..metric import Metric
-from ..raw.check import integer
+from ..raw.calls import says_what_to_write
+from ..raw.check import facts_of, integer
 from ..tensor import Tensor
 from . import checkpoint
 from .callbacks import Callback, Record, check_methods
@@ -166,6 +167,7 @@ class Trainer(Evaluator):
 
     # Training.
 
+    @says_what_to_write("Trainer.fit", "fit")
     def fit(
         self,
         loader: Any,
@@ -390,7 +392,17 @@ class Trainer(Evaluator):
 
     def _load(self, path: Path, loader: Any) -> None:
         progress = checkpoint.load(path, self.model, self.optimizer, ema=self.ema)
-        loader.load_state_dict(progress["loader"])
+        try:
+            loader.load_state_dict(progress["loader"])
+        except ValueError as error:
+            facts = facts_of(error)
+            if facts.get("kind") != "other_batches":
+                raise
+            raise ValueError(
+                f"[Trainer] {path} is of a run with {facts['setting']} {facts['saved']!r}, and "
+                f"here it is {facts['given']!r}: resume it with the data and the batches that it "
+                "had"
+            ) from error
         sums = own_sums(progress["totals"])
         if "seconds" in progress:  # an older version wrote none
             self._earlier = images_of(progress["totals"]), float(progress["seconds"])

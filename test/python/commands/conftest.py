@@ -2,11 +2,8 @@
 
 import pytest
 from picture_folders import add_odd_files, write_colours
-from program_in_process import as_before, status_of
+from program_in_process import as_before, quick, status_of
 from singa.commands import train
-
-#: Options of a run of a second.
-QUICK = ("--model", "lenet", "--size", "16", "--epochs", "2", "--batch-size", "8", "--threads", "1")
 
 
 @pytest.fixture(scope="session")
@@ -39,5 +36,5 @@ def trained(colours, tmp_path_factory):
     """The folder of a run on the colours that was never stopped."""
     out = tmp_path_factory.mktemp("trained") / "run"
     with as_before():
-        assert run_train("--data", colours, *QUICK, "--epochs", 4, "--out", out) == 0
+        assert run_train("--data", colours, *quick(4), "--out", out) == 0
     return out

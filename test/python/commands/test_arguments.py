@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from cifar10_run import change_settings
 from picture_folders import write_colours, write_labels
 from program_in_process import run_singa
 from singa import data, models
@@ -211,3 +212,20 @@ def test_a_run_is_compared_once(capsys):
     assert train("--data", "pets", *QUICK, "--out", "run") == 0
     assert run_singa("compare", "run", "./run/../run") == 1
     assert "run/../run is the run run, which is shown once" in capsys.readouterr().err
+
+
+def test_a_run_is_resumed_with_the_pictures_that_it_had(trained, tmp_path, capsys):
+    shutil.copytree(trained, out := tmp_path / "run")
+    write_colours(tmp_path / "more", 9)
+    change_settings(out / "checkpoint.safetensors", data=str(tmp_path / "more"))
+    assert train("--out", out, "--resume", "--epochs", 9, "--threads", 1) == 1
+    error = capsys.readouterr().err
+    assert "is of a run with images " in error
+    assert "resume it with the data and the batches that it had" in error
+    assert "loader" not in error
+
+
+def test_a_batch_has_an_image_for_each_virtual_rank(capsys):
+    assert train("--batch-size", 4, "--virtual-ranks", 8) == 2
+    error = capsys.readouterr().err
+    assert "--virtual-ranks 8 is more than the 4 images of a batch" in error

@@ -12,6 +12,7 @@ import pytest
 import singa
 from cifar10_run import OPTIONS, change_settings, outcome, write_cifar10
 from picture_folders import coloured, write_colours
+from program_in_process import quick
 from singa import data, metric, opt, tensor
 from singa.commands import decoding, evaluate, picture_sets, run_folder, train
 from singa.commands.picture_size import fitting_epochs, fitting_size
@@ -19,7 +20,7 @@ from singa.examples import cifar10
 from singa.training import Trainer, checkpoint, read_log
 from singa.training.picture_classifier import PictureClassifier
 
-QUICK = ("--model", "lenet", "--size", "16", "--epochs", "2", "--batch-size", "8", "--threads", "1")
+QUICK = quick(2)
 
 
 def log_of(out):
@@ -123,7 +124,7 @@ def test_stopped_and_resumed_is_as_never_stopped(
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
         stop_at(patch, call)
-        assert run("--data", colours, *QUICK, "--epochs", 4, "--out", out) == 130
+        assert run("--data", colours, *quick(4), "--out", out) == 130
     assert f"stopped after step {min(call, 4)}; --resume" in capsys.readouterr().out
     assert (out / "model.safetensors").exists() == (call > 4)
     assert run("--out", out, "--resume", "--workers", 0, "--cache", "memory", "--threads", 1) == 0
@@ -149,7 +150,7 @@ def test_other_settings_are_refused(run, colours, trained, capsys):
 
 
 def test_output_and_broken_files(run, colours, tmp_path, capsys):
-    assert run("--data", colours, *QUICK, "--epochs", 1, "--out", tmp_path / "run") == 0
+    assert run("--data", colours, *quick(1), "--out", tmp_path / "run") == 0
     out, error = capsys.readouterr()
     assert "note: [ImageFolder] not used of" in error
     assert "pictures in no folder of a class: stray.png\n" in error
@@ -186,7 +187,7 @@ def test_pictures_that_have_two_classes_are_named(run, tmp_path, capsys):
     folder = write_colours(tmp_path / "set", 5, ("red", "green"))
     for number in (0, 2):
         shutil.copy(folder / "red" / f"{number}.jpg", folder / "green" / f"x{number}.jpg")
-    assert run("--data", folder, *QUICK, "--epochs", 1, "--out", tmp_path / "run") == 0
+    assert run("--data", folder, *quick(1), "--out", tmp_path / "run") == 0
     error = capsys.readouterr().err
     assert "files of the training with the pictures of another class: " in error
     assert "green/x0.jpg" in error
@@ -199,7 +200,7 @@ def test_what_is_cut_off_long_pictures_is_said(run, tmp_path, capsys):
             coloured(name, number, 16, 25 if number else 99).save(
                 tmp_path / "set" / name / f"{number}.png"
             )
-    options = ("--data", tmp_path / "set", *QUICK, "--epochs", 1)
+    options = ("--data", tmp_path / "set", *quick(1))
     assert run(*options, "--out", tmp_path / "run") == 0
     said = "gets 16 x 16 pixels of each: the middle square, of pictures with sides of 16 and 25"
     assert said in capsys.readouterr().out
@@ -220,7 +221,7 @@ def test_a_column_says_what_is_held_out(run, colours, tmp_path, capsys):
     lines = [f"{colours}/red/{n}.jpg,a,{int(n > 2)}" for n in (0, 2, 4, 6)]
     lines += [f"{colours}/blue/{n}.jpg,b,0" for n in (0, 2, 4, 6)]
     (tmp_path / "list.csv").write_text("\n".join(["file,label,is_valid", *lines]))
-    options = ("--data", tmp_path / "list.csv", *QUICK, "--epochs", 1)
+    options = ("--data", tmp_path / "list.csv", *quick(1))
     assert run(*options, "--out", tmp_path / "run") == 0
     assert "list: 6 images; held out: 2" in capsys.readouterr().out
     for share in (0.2, 0.5):
@@ -247,7 +248,7 @@ def test_a_default_that_an_older_run_kept_is_no_option(run, colours, tmp_path, c
     lines.append(f"{colours}/red/6.jpg,red,1")
     (tmp_path / "list.csv").write_text("\n".join(["file,label,is_valid", *lines]))
     out = tmp_path / "run"
-    assert run("--data", tmp_path / "list.csv", *QUICK, "--epochs", 1, "--out", out) == 0
+    assert run("--data", tmp_path / "list.csv", *quick(1), "--out", out) == 0
     change_settings(out / "checkpoint.safetensors", split=0.2)
     assert "--split" not in run_folder.read_run(out).command()
     assert run("--out", out, "--resume", "--epochs", 2, "--threads", 1) == 0
@@ -266,7 +267,7 @@ def test_what_is_unused_rare_and_in_both_parts_is_named(run, tmp_path, capsys):
     shutil.copy(
         tmp_path / "set" / "train" / "red" / "0.jpg", tmp_path / "set" / "val" / "red" / "x.jpg"
     )
-    options = ("--data", tmp_path / "set", *QUICK, "--epochs", 1)
+    options = ("--data", tmp_path / "set", *quick(1))
     assert run(*options, "--out", tmp_path / "run") == 0
     out, error = capsys.readouterr()
     assert "note: tested on val; not used: test" in error
@@ -438,7 +439,7 @@ def test_a_run_is_continued_to_more_epochs(run, colours, tmp_path, capsys):
 def test_an_extended_run_that_stopped_is_as_never_stopped(run, colours, tmp_path, monkeypatch):
     for name in ("whole", "run"):
         out = tmp_path / name
-        assert run("--data", colours, *QUICK, "--epochs", 1, "--out", out) == 0
+        assert run("--data", colours, *quick(1), "--out", out) == 0
         with monkeypatch.context() as patch:
             if name == "run":
                 stop_at(patch, 6)
@@ -579,7 +580,7 @@ def test_one_class(run, tmp_path, capsys):
 
 
 def test_ranks_give_the_bits_of_one_process(run, colours, tmp_path):
-    options = ("--data", colours, *QUICK, "--epochs", 1, "--virtual-ranks", 2)
+    options = ("--data", colours, *quick(1), "--virtual-ranks", 2)
     assert run(*options, "--out", tmp_path / "one") == 0
     command = [sys.executable, "-m", "singa", "launch", "-n", "2", "-m", "singa", "train"]
     command += [str(option) for option in options]

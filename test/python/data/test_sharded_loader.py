@@ -139,6 +139,7 @@ def test_parts_are_augmented_by_draws_of_their_own():
             ValueError,
             "virtual_ranks must be a multiple of the 2 ranks, got 3",
         ),
+        ({"virtual_ranks": 1000}, ValueError, "virtual_ranks 1000 is more than batch_size "),
     ],
 )
 def test_wrong_shards(options, error, message):

@@ -593,3 +593,36 @@ def test_moments_of_another_shape_are_refused():
     double = {**states["moments"], "b": tensor.ones((3,), dtype=tensor.float64)}
     with pytest.raises(TypeError, match=r"\[SGD\] moments of b is float64, not float32"):
         optimizer.set_states({**states, "moments": double})
+
+
+def test_a_step_after_backward_without_an_update_is_refused():
+    """As in PyTorch's loop, loss.backward() and optimizer.step(), which would train nothing."""
+    w = tensor.Tensor(data=[1.0], stores_grad=True, name="w")
+    optimizer = opt.SGD(lr=0.1)
+    optimizer.step()
+    (w * w).sum().backward()
+    with pytest.raises(RuntimeError, match=r"\[SGD\] step\(\) updates nothing, .*as w\.grad: opt"):
+        optimizer.step()
+    optimizer.apply("w", w, w.grad)
+    optimizer.step()
+    (w * w).sum().backward()
+    optimizer((w * w).sum())  # whoever looks at gradients uses none
+    optimizer.step()
+    (w * w).sum().backward()
+    w.grad = None  # used in another way
+    optimizer.step()
+    assert optimizer.steps == 5
+
+
+def test_an_optimizer_whose_step_updates_uses_the_gradients():
+    class Own(opt.SGD):
+        def step(self):
+            self.param.set_value(self.param.numpy() - self.param.grad.numpy())
+            super().step()
+
+    w = tensor.Tensor(data=[1.0], stores_grad=True, name="w")
+    optimizer = Own(lr=0.1)
+    optimizer.param = w
+    (w * w).sum().backward()
+    optimizer.step()
+    assert w.numpy() == [-1.0]

@@ -88,6 +88,46 @@ def test_calls_say_what_the_function_takes(call, message):
     assert str(caught.value).startswith(message)
 
 
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
+def test_constructors_take_no_text_for_a_truth(kind):
+    for name, parameter in inspect.signature(kind.__init__).parameters.items():
+        if parameter.annotation in ("bool", "bool | None"):
+            with pytest.raises(TypeError) as caught:
+                kind(**{name: "no"})
+            wanted = "True or False" + " or None" * ("None" in parameter.annotation)
+            said = f"[{kind.__name__}] {name} must be {wanted}, got 'no'"
+            assert str(caught.value) == said
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: data.DataLoader((X, Y), 2, "no"), "[DataLoader] shuffle"),
+        (lambda: data.DataLoader((X, Y), 2, drop_last=None), "[DataLoader] drop_last"),
+        (lambda: layer.Linear(3, 2, "no"), "[Linear] bias"),
+        (lambda: layer.Conv2d(3, 4, 3, 1, 0, 1, 1, 0.5), "[Conv2d] bias"),
+        (lambda: net().fit(X, Y, shuffle=2), "[fit] shuffle"),
+        (lambda: net().fit(X, Y, verbose="no"), "[Trainer] verbose"),
+        (lambda: net().compile([tensor.from_numpy(X)], use_graph="no"), "[compile] use_graph"),
+        (lambda: net().train("no"), "[train] mode"),
+        (lambda: net().graph("no"), "[graph] mode"),
+        (lambda: training.Trainer(net()).fit([], 1, resume="no"), "[Trainer.fit] resume"),
+    ],
+)
+def test_what_is_neither_true_nor_false_is_refused(call, said):
+    with pytest.raises(TypeError) as caught:
+        call()
+    assert str(caught.value).startswith(f"{said} must be True or False, got ")
+
+
+def test_numbers_and_numpys_are_true_or_false():
+    images = np.ones((4, 1, 2, 2), np.float32)
+    loader = data.DataLoader((images, Y), 2, shuffle=np.True_, drop_last=0)
+    assert loader.shuffle is True
+    assert loader.drop_last is False
+    assert not layer.Linear(2, bias=0).bias
+
+
 def test_options_of_fit_are_its_own_and_those_of_a_trainer():
     with pytest.raises(TypeError) as caught:
         net().fit(X, Y, foo=1)

@@ -34,3 +34,9 @@ def as_before() -> Iterator[None]:
     device.set_default_device(None)
     for number, handler in handlers.items():
         signal.signal(number, handler)
+
+
+def quick(epochs: int) -> tuple[object, ...]:
+    """Options of `singa train` for a run of a second."""
+    given = ("--model", "lenet", "--size", 16, "--batch-size", 8, "--threads", 1)
+    return (*given, "--epochs", epochs)

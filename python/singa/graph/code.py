@@ -26,6 +26,21 @@ _ANYWHERE = {
     "pydoc": ("locate",),
     "runpy": ("run_module", "run_path"),
 }
+#: Functions without arguments that say what the process, or this thread, was set to.
+_ASKING = {
+    "faulthandler": ("is_enabled",),
+    "gc": ("get_debug", "get_threshold", "isenabled"),
+    "locale": ("getlocale", "getpreferredencoding", "localeconv"),
+    "numpy": ("get_printoptions", "getbufsize", "geterr", "geterrcall"),
+    "os": ("getcwd", "getcwdb"),
+    "socket": ("getdefaulttimeout",),
+    "sys": ("get_int_max_str_digits", "getrecursionlimit", "getswitchinterval"),
+    "torch": (
+        *("are_deterministic_algorithms_enabled", "get_default_dtype"),
+        *("get_float32_matmul_precision", "get_num_threads", "is_grad_enabled"),
+    ),
+    "tracemalloc": ("is_tracing",),
+}
 TO_VARIABLES = {
     *("__globals__", "__builtins__", "f_globals", "f_locals", "f_builtins", "f_back", "tb_frame"),
     *("gi_frame", "cr_frame", "ag_frame"),
@@ -104,9 +119,18 @@ def imported(module: str, namespace: Mapping[str, Any]) -> tuple[str, ModuleType
 
 def leading_anywhere() -> dict[int, str]:
     """Names of the objects by which code may reach any variable, by identity."""
+    return _identities(_ANYWHERE)
+
+
+def asking() -> dict[int, str]:
+    """Names of the functions that say what the process was set to, by identity."""
+    return _identities(_ASKING)
+
+
+def _identities(table: Mapping[str, tuple[str, ...]]) -> dict[int, str]:
     return {
         id(value): name if module == "builtins" else f"{module}.{name}"
-        for module, names_inside in _ANYWHERE.items()
+        for module, names_inside in table.items()
         for name in names_inside
         if (value := getattr(sys.modules.get(module), name, None)) is not None
     }

@@ -41,7 +41,7 @@ import numpy as np
 
 from .. import singa_wrap as _c
 from ..tape.tensor import Tensor
-from .code import BY_ANY_NAME, TO_VARIABLES, imported, leading_anywhere, names
+from .code import BY_ANY_NAME, TO_VARIABLES, asking, imported, leading_anywhere, names
 from .owners import (
     can_change,
     is_frozen,
@@ -57,6 +57,7 @@ from .owners import (
 )
 from .tokens import (
     ABSENT,
+    answer,
     array_state,
     buffer_elements,
     buffer_size,
@@ -141,7 +142,7 @@ class Settings:
         self._bytes = 0
         numpys = classes("numpy.random", "Generator", "BitGenerator", "RandomState")
         self._kinds_of_generators = (*classes("random", "Random"), *numpys)
-        self._anywhere = leading_anywhere()
+        self._anywhere, self._asking = leading_anywhere(), asking()
         self._containers: list[Any] = []
         self._addresses: list[int] = []  # of the items of the containers
         self._readers: list[tuple[Callable[[Any], Any], Any, Any]] = []
@@ -386,6 +387,8 @@ class Settings:
             self._refuse(
                 f"the step uses {self._anywhere[id(value)]}, which may lead to any variable"
             )
+        if id(value) in self._asking:
+            self.values[f"{self._asking[id(value)]}()"] = self._read(answer, value)
 
     def _scan(self, place: str, function: types.FunctionType) -> None:
         """Visits the global variables that the code of a function of the program names."""

@@ -8,7 +8,7 @@ import struct
 import sys
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import BuiltinFunctionType, FrameType
 from typing import Any, Self
 
@@ -65,6 +65,14 @@ def decimal_context(_: None) -> Any:
     context = sys.modules["decimal"].getcontext()
     names = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
     return [getattr(context, name) for name in names], list(context.traps.items())
+
+
+def answer(function: Callable[[], Any]) -> Any:
+    """What a function without arguments returns; an error where it raises one."""
+    try:
+        return function()
+    except Exception as error:
+        return type(error)
 
 
 def file_in_memory(value: Any) -> Any:

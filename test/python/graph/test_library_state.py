@@ -1,12 +1,15 @@
 """State of Python's library, and names of functions and classes, that a step reads: a change is
 seen before a replay."""
 
+import contextlib
 import decimal
 import io
+import os
 import sys
 import threading
 import types
 
+import numpy as np
 import pytest
 from recorded import graphs
 from scaled_net import FIRST, compiled, trained
@@ -58,6 +61,26 @@ STATES = {
         lambda number: float(+number),
         lambda number: setattr(decimal.getcontext(), "prec", 2),
     ),
+    "folder": (
+        lambda s: os.chdir("/"),
+        lambda s: 0.5 if os.getcwd() == "/" else 2.0,
+        lambda s: os.chdir("/tmp"),
+    ),
+    "function that names the folder": holds(
+        lambda: (os.chdir("/"), os.getcwd)[1],
+        lambda function: 0.5 if function() == "/" else 2.0,
+        lambda function: os.chdir("/tmp"),
+    ),
+    "errors of NumPy": (
+        lambda s: np.seterr(over="raise"),
+        lambda s: 0.5 if np.geterr()["over"] == "raise" else 2.0,
+        lambda s: np.seterr(over="ignore"),
+    ),
+    "limit of recursion": (
+        lambda s: sys.setrecursionlimit(2001),
+        lambda s: 0.5 if sys.getrecursionlimit() == 2001 else 2.0,
+        lambda s: sys.setrecursionlimit(3001),
+    ),
     "text in memory": holds(
         lambda: io.StringIO("0.5"),
         lambda file: float(file.getvalue()),
@@ -85,8 +108,10 @@ STATES = {
 def test_a_changed_state_is_seen(name, monkeypatch):
     make, read, change = STATES[name]
     monkeypatch.setattr(sys, "argv", sys.argv)
-    results = []
-    with decimal.localcontext():
+    monkeypatch.chdir(os.getcwd())
+    results, limit = [], sys.getrecursionlimit()
+    with decimal.localcontext(), np.errstate(), contextlib.ExitStack() as after:
+        after.callback(sys.setrecursionlimit, limit)
         for use_graph, changed in ((False, False), (False, True), (True, True)):
             m = compiled(use_graph, make, read)
             seen = trained(m, 5)[0]

@@ -115,6 +115,11 @@ def counted_in_the_environment(s):
     return 1.0
 
 
+def moves(s):
+    os.chdir("/tmp" if os.getcwd() == "/" else "/")
+    return 1.0
+
+
 def by_name(s):
     return sys.modules["program_without_names"].RATE
 
@@ -159,6 +164,7 @@ def test_an_optimizer_that_a_step_changes_by_name_is_seen():
         (counted_in_the_thread, "LOCAL.n"),
         (counted_in_the_context, "TURN.get()"),
         (counted_in_the_environment, "COUNTED"),
+        (moves, "os.getcwd()"),
     ],
 )
 def test_what_a_step_changes_itself_is_executed_and_named(read, place, monkeypatch):

@@ -24,7 +24,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 # torch_models.py lies with the tests, which use it, too.
-sys.path.append(str(Path(__file__).resolve().parents[1] / "test" / "python" / "support"))
+sys.path.append(
+    str(Path(__file__).resolve().parents[1] / "test" / "python" / "support" / "pytorch")
+)
 
 
 def cpu_name() -> str:

@@ -8,11 +8,12 @@ The suite is data-apis/array-api-tests, which is not on PyPI. Without --suite th
 and its submodule, the standard, into build/array-api-tests, which needs a network; --suite names a
 folder with both.
 
-`test/python/support/singa_array_api.py` has singa's functions under the standard's names. The tests
-of EXPECTED fail, for the reason given there; one of them that passes is an error, too. Draws depend
-on the version of hypothesis, which `scripts/requirements.py` pins, and not on chance. The script
-prints how many tests passed, and how many failed for which reason; --page writes these counts to
-`docs/coming_from/pytorch_names.md`. Other arguments go to pytest. The exit status is pytest's.
+`test/python/support/interface/singa_array_api.py` has singa's functions under the standard's names.
+The tests of EXPECTED fail, for the reason given there; one of them that passes is an error, too.
+Draws depend on the version of hypothesis, which `scripts/requirements.py` pins, and not on chance.
+The script prints how many tests passed, and how many failed for which reason; --page writes these
+counts to `docs/coming_from/pytorch_names.md`. Other arguments go to pytest. The exit status is
+pytest's.
 """
 
 from __future__ import annotations
@@ -154,7 +155,7 @@ def _name(node: str) -> str:
 
 def run(suite: Path, arguments: list[str]) -> tuple[int, Results]:
     """pytest's exit status, and the results."""
-    sys.path[:0] = [str(ROOT / "test" / "python" / "support"), str(suite)]
+    sys.path[:0] = [str(ROOT / "test" / "python" / "support" / "interface"), str(suite)]
     os.environ["ARRAY_API_TESTS_MODULE"] = "singa_array_api"
     os.environ["ARRAY_API_TESTS_SKIP_DTYPES"] = "complex64,complex128"
     import pytest

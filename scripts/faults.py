@@ -39,7 +39,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SUPPORT = ROOT / "test/python/support"
-sys.path.insert(0, str(SUPPORT))
+sys.path.insert(0, str(SUPPORT / "programs"))
 
 from cifar10_run import outcome, write_cifar10  # noqa: E402 - tests' modules
 
@@ -140,7 +140,7 @@ class Jobs:
             [
                 *(sys.executable, "-m", "singa", "launch", "-n", str(fault.ranks)),
                 *("--restarts", "1", "--timeout", str(self.timeout), *self.hosts),
-                *(str(SUPPORT / "faulty_training.py"), fault.kind, str(fault.rank)),
+                *(str(SUPPORT / "jobs" / "faulty_training.py"), fault.kind, str(fault.rank)),
                 *(str(fault.step), str(ROOT / "examples/cifar10/train.py")),
                 *("--data", str(self.images), "--model", "lenet", "--batch-size", "32"),
                 *("--epochs", str(EPOCHS), "--checkpoint-steps", "1", "--out", str(out)),

@@ -53,7 +53,7 @@ run "zizmor" zizmor --offline --quiet --no-progress --min-severity medium .githu
 if [[ $mode != hook ]]; then
   run "mypy" env MYPYPATH=python mypy
   run "mypy of a user's program" env MYPYPATH=python mypy --strict --no-warn-return-any \
-    --follow-imports=silent test/python/support/typed_program.py
+    --follow-imports=silent test/python/support/interface/typed_program.py
   run "import-linter" env PYTHONPATH=python lint-imports --no-cache --no-logo
 fi
 exit $failed

@@ -18,7 +18,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test" / "python" / "support"))
+sys.path.insert(
+    0, str(Path(__file__).resolve().parents[1] / "test" / "python" / "support" / "pytorch")
+)
 
 
 def main() -> int:

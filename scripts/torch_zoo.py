@@ -9,7 +9,7 @@
 The networks are a small one of each module of timm, ten further ones of each of its ten largest
 modules, all of torchvision's classification and segmentation, and six architectures of
 transformers, where these packages are installed, and with --drawn so many random modules
-(`test/python/support/drawn_modules`). A pattern of --only names a group (timm, further,
+(`test/python/support/pytorch/drawn_modules`). A pattern of --only names a group (timm, further,
 torchvision, transformers, drawn), or networks by package and name, such as timm/resnet*. Weights
 are random, rates of dropout 0, and inputs two of the smallest size that the network takes. Small
 networks come first.
@@ -26,9 +26,9 @@ computes what PyTorch does. Where it is not, rounding is measured by more runs o
 step of SGD is compared apart, from the same weights. In float32 it is right if each error against
 PyTorch in float64 is at most 4 times that of PyTorch in float32 for outputs and gradients, and at
 most 16 times for weights and statistics after three steps of SGD, executed and recorded
-(`test/python/support/torch_oracle.py`). Where that does not hold, it is compared again in strict
-mode, then with the spread of several runs of PyTorch. The exit status is 1 if a network is wrong in
-float64.
+(`test/python/support/pytorch/torch_oracle.py`). Where that does not hold, it is compared again in
+strict mode, then with the spread of several runs of PyTorch. The exit status is 1 if a network is
+wrong in float64.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "test" / "python" / "support"))
+sys.path.insert(0, str(ROOT / "test" / "python" / "support" / "pytorch"))
 
 #: Longest time that a network may take, in seconds.
 LIMIT = 3600

@@ -46,7 +46,7 @@ class OnnxModels(_File):
         np.linspace(-1, 1, 64, dtype=np.float32).tofile(self.folder / "data.bin")
 
     def seeds(self) -> list[bytes]:
-        sys.path.append(str(_SUPPORT))
+        sys.path += [str(_SUPPORT / name) for name in ("onnx_models", "arrays")]
         return [model.SerializeToString() for model in _seeds()]
 
     def read(self) -> str:

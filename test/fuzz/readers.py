@@ -19,7 +19,7 @@ from singa import autograd, data, layer, model, models, opt, snapshot, tensor, t
 from singa.training import checkpoint
 from targets import Finding, Target
 
-_SUPPORT = Path(__file__).resolve().parents[1] / "python" / "support"
+_SUPPORT = Path(__file__).resolve().parents[1] / "python" / "support" / "calls"
 #: A file of the sizes that are tried here takes a fraction of this.
 _MEMORY = 256 << 20
 

@@ -41,7 +41,7 @@ from singa.training.picture_classifier import PictureClassifier
 
 COMMIT = "67e0d72"
 HERE = Path(__file__).parent
-SUPPORT = HERE.parent / "python" / "support"
+SUPPORT = [HERE.parent / "python" / "support" / name for name in ("calls", "jobs")]
 
 Arrays = dict[str, np.ndarray]
 
@@ -589,7 +589,7 @@ def main() -> None:
     parser.add_argument("--models", action="store_true", help="write only FOLDER/models")
     parser.add_argument("--calls", action="store_true", help="write only FOLDER/replay")
     arguments = parser.parse_args()
-    sys.path.append(str(SUPPORT))
+    sys.path += map(str, SUPPORT)
     if arguments.models:
         write_models(arguments.folder / "models")
     elif arguments.calls:

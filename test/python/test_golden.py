@@ -30,7 +30,7 @@ import losses
 import write
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-SUPPORT = Path(__file__).parent / "support"
+SUPPORT = Path(__file__).parent / "support" / "calls"
 Numbers = dict[str, Any]
 
 FOLDERS = sorted([path.parent for path in GOLDEN.glob("*/expected.json")])

@@ -423,8 +423,8 @@ def install(methods: Mapping[str, Callable[..., Any] | property]) -> None:
     """Gives Tensor methods and properties by their names.
 
     Tensor knows neither operators nor the tape. The modules that do put these methods on it.
-    `tensor_methods.pyi` declares them for type checkers; test/python/support/tensor_stub.py writes
-    it.
+    `tensor_methods.pyi` declares them for type checkers;
+    test/python/support/interface/tensor_stub.py writes it.
     """
     for name, value in methods.items():
         if isinstance(value, FunctionType) and value not in installed.values():

@@ -1,4 +1,5 @@
-# Written by test/python/support/tensor_stub.py: what `singa.tape.tensor.install` puts on Tensor.
+# Written by test/python/support/interface/tensor_stub.py: what `singa.tape.tensor.install` puts on
+# Tensor.
 import builtins
 from collections.abc import Sequence
 from typing import Any, Self

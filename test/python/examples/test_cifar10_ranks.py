@@ -13,7 +13,7 @@ from cifar10_run import outcome, write_cifar10
 from singa.files import state_files
 
 SCRIPT = Path(__file__).parents[3] / "examples/cifar10/train.py"
-FAULTY = Path(__file__).parents[1] / "support/faulty_training.py"
+FAULTY = Path(__file__).parents[1] / "support/jobs/faulty_training.py"
 TIMEOUT = 20  # seconds
 
 

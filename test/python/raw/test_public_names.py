@@ -1,7 +1,8 @@
 """The public names are those of public_names.txt, so that the list grows on purpose. As a program,
 it writes the list:
 
-PYTHONPATH=build/debug/python:test/python/support python test/python/raw/test_public_names.py
+P=build/debug/python:test/python/support/interface
+PYTHONPATH=$P python test/python/raw/test_public_names.py
 """
 
 from pathlib import Path

@@ -15,7 +15,7 @@ from singa.report.kernels import check_kernels, pairwise
 from singa.tensor import from_numpy, from_raw_tensor
 
 pytestmark = pytest.mark.cpu("the implementations are the CPU's")
-SUPPORT = Path(__file__).parents[1] / "support"
+SUPPORT = Path(__file__).parents[1] / "support" / "calls"
 
 
 def test_every_two_values_meet_and_meet_again():

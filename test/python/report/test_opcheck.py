@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.cpu("the wrong kernels are the CPU's"),
     pytest.mark.skipif(not replay_calls.LIBRARY.exists(), reason="singa was built without tests"),
 ]
-SUPPORT = Path(__file__).parents[1] / "support"
+SUPPORT = Path(__file__).parents[1] / "support" / "calls"
 BEGIN = """
 import json, os, sys
 import numpy as np

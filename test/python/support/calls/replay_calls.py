@@ -126,7 +126,8 @@ def images() -> None:
 
 def entries() -> None:
     """Calls of the table of operators, forward and backward."""
-    sys.path.append(str(Path(__file__).parents[2]))
+    folder = Path(__file__).parents[3]
+    sys.path += [str(folder), str(folder / "python/support/jobs")]
     from ops import table
 
     autograd.training = True

@@ -1,6 +1,6 @@
 """The public names of singa with their docstrings. As a program, it counts what they lack:
 
-PYTHONPATH=build/debug/python python test/python/support/public_names.py
+PYTHONPATH=build/debug/python python test/python/support/interface/public_names.py
 """
 
 import importlib

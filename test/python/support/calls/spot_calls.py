@@ -1,6 +1,6 @@
 """A call of each family that spot checks sample, and the table of what they find.
 
-    PYTHONPATH=build/release/python python test/python/support/spot_calls.py [cpu|gpu]
+    PYTHONPATH=build/release/python python test/python/support/calls/spot_calls.py [cpu|gpu]
 
 prints for each family and each wrong kernel (test/wrong_kernels) the run at which it is found,
 without OPCHECK.

@@ -1,7 +1,7 @@
 """The stub of the methods that modules install on Tensor (`singa.tape.tensor.install`), which type
 checkers read. As a program, it writes the file:
 
-PYTHONPATH=build/debug/python python test/python/support/tensor_stub.py
+PYTHONPATH=build/debug/python python test/python/support/interface/tensor_stub.py
 """
 
 import inspect
@@ -16,7 +16,8 @@ from singa import autograd  # noqa: F401 - installs them
 
 PATH = Path(singa.tape.tensor.__file__).resolve().with_name("tensor_methods.pyi")
 _HEAD = """\
-# Written by test/python/support/tensor_stub.py: what `singa.tape.tensor.install` puts on Tensor.
+# Written by test/python/support/interface/tensor_stub.py: what `singa.tape.tensor.install` puts on
+# Tensor.
 import builtins
 from collections.abc import Sequence
 from typing import Any, Self

@@ -13,19 +13,30 @@ from singa import autograd, layer, model, opt, tensor
 pytestmark = pytest.mark.usefixtures("no_warning")
 
 
+def batch(count, channels, side):
+    """Images and classes of three."""
+    rng = np.random.default_rng(1)
+    x = tensor.from_numpy(rng.standard_normal((count, channels, side, side)).astype(np.float32))
+    return x, tensor.from_numpy(rng.integers(0, 3, count).astype(np.int32))
+
+
+def trained(kind, optimizer, x, y, steps, **options):
+    """A model after some steps on a batch, compiled with these options; the losses in bits."""
+    singa.seed(2)
+    m = kind()
+    m.set_optimizer(optimizer)
+    m.compile([x], is_train=True, **options)
+    singa.seed(3)
+    return m, [m(x, y)[1].numpy().tobytes() for _ in range(steps)]
+
+
 @pytest.mark.cpu("these operations are merged on the CPU only")
 def test_fused_steps_have_the_same_bits_in_fewer_operations_and_less_memory():
-    rng = np.random.default_rng(1)
-    x = tensor.from_numpy(rng.standard_normal((8, 5, 32, 32)).astype(np.float32))
-    y = tensor.from_numpy(rng.integers(0, 3, 8).astype(np.int32))
+    x, y = batch(8, 5, 32)
     results = {}
     for fuse in (None, False, True):
-        singa.seed(2)
-        m = Fusable()
-        m.set_optimizer(sgd())
-        m.compile([x], is_train=True, use_graph=fuse is not None, fuse=bool(fuse))
-        singa.seed(3)
-        losses = [m(x, y)[1].numpy().tobytes() for _ in range(6)]
+        options = {"use_graph": fuse is not None, "fuse": bool(fuse)}
+        m, losses = trained(Fusable, sgd(), x, y, 6, **options)
         plan = None if fuse is None else m.memory_plan()
         text = "" if fuse is None else graphs(m)[0].ToString()
         results[fuse] = (losses, bits(m), plan, text)
@@ -44,15 +55,8 @@ def test_fused_steps_have_the_same_bits_in_fewer_operations_and_less_memory():
 
 @pytest.mark.cpu("these operations are merged on the CPU only")
 def test_opcheck_compares_fused_operations():
-    rng = np.random.default_rng(1)
-    x = tensor.from_numpy(rng.standard_normal((8, 5, 32, 32)).astype(np.float32))
-    y = tensor.from_numpy(rng.integers(0, 3, 8).astype(np.int32))
-    singa.seed(2)
-    m = Fusable()
-    m.set_optimizer(sgd())
-    m.compile([x], is_train=True, use_graph=True, fuse=True)
-    for _ in range(4):
-        m(x, y)
+    x, y = batch(8, 5, 32)
+    m, _ = trained(Fusable, sgd(), x, y, 4, use_graph=True, fuse=True)
     text = graphs(m)[0].ToString()
     with singa.opcheck(every=1, action="raise") as check:
         m(x, y)
@@ -62,16 +66,11 @@ def test_opcheck_compares_fused_operations():
 
 
 def test_recomputed_activations_are_the_same_bits_in_less_memory():
-    rng = np.random.default_rng(1)
-    x = tensor.from_numpy(rng.standard_normal((8, 5, 16, 16)).astype(np.float32))
-    y = tensor.from_numpy(rng.integers(0, 3, 8).astype(np.int32))
+    x, y = batch(8, 5, 16)
     results = {}
     for recompute in (None, False, True):
-        singa.seed(2)
-        m = Residual()
-        m.set_optimizer(opt.SGD(lr=0.05, momentum=0.9))
-        m.compile([x], is_train=True, use_graph=recompute is not None, recompute=bool(recompute))
-        losses = [m(x, y)[1].numpy().tobytes() for _ in range(7)]
+        options = {"use_graph": recompute is not None, "recompute": bool(recompute)}
+        m, losses = trained(Residual, opt.SGD(0.05, momentum=0.9), x, y, 7, **options)
         plan = None if recompute is None else m.memory_plan()
         results[recompute] = (losses, bits(m), plan)
     assert results[True][0] == results[False][0] == results[None][0]
@@ -84,16 +83,11 @@ def test_recomputed_activations_are_the_same_bits_in_less_memory():
 
 @pytest.mark.cpu("the estimates of time are those of a CPU")
 def test_large_steps_recompute_what_costs_little_by_default():
-    rng = np.random.default_rng(1)
-    x = tensor.from_numpy(rng.standard_normal((4, 5, 64, 64)).astype(np.float32))
-    y = tensor.from_numpy(rng.integers(0, 3, 4).astype(np.int32))
+    x, y = batch(4, 5, 64)
     results = {}
     for options in ({"use_graph": False}, {"recompute": False}, {}, {"recompute": True}):
-        singa.seed(2)
-        m = Residual()
-        m.set_optimizer(opt.SGD(lr=0.05, momentum=0.9))
-        m.compile([x], is_train=True, **({"use_graph": True} | options))
-        losses = [m(x, y)[1].numpy().tobytes() for _ in range(4)]
+        compiled = {"use_graph": True} | options
+        m, losses = trained(Residual, opt.SGD(0.05, momentum=0.9), x, y, 4, **compiled)
         plan = m.memory_plan() if m.graph_mode else None
         results[str(options)] = losses, bits(m), plan
     executed, kept, default, most = results.values()
@@ -110,16 +104,11 @@ def test_large_steps_recompute_what_costs_little_by_default():
 
 @pytest.mark.cpu("on a GPU only batch norms are computed again")
 def test_recompute_of_transformers_has_the_same_bits_in_less_memory():
-    rng = np.random.default_rng(1)
-    x = tensor.from_numpy(rng.standard_normal((8, 5, 16, 16)).astype(np.float32))
-    y = tensor.from_numpy(rng.integers(0, 3, 8).astype(np.int32))
+    x, y = batch(8, 5, 16)
     results = {}
     for recompute in (False, None, True):
-        singa.seed(2)
-        m = Blocks()
-        m.set_optimizer(opt.AdamW(lr=0.01))
-        m.compile([x], is_train=True, use_graph=True, recompute=recompute)
-        losses = [m(x, y)[1].numpy().tobytes() for _ in range(4)]
+        options = {"use_graph": True, "recompute": recompute}
+        m, losses = trained(Blocks, opt.AdamW(lr=0.01), x, y, 4, **options)
         results[recompute] = losses, bits(m), m.memory_plan()
     for losses, states, _ in results.values():
         assert losses == results[False][0]
@@ -159,16 +148,11 @@ class Separable(model.Model):
 
 @pytest.mark.cpu("these operations are merged on the CPU only")
 def test_batch_norms_in_front_of_depthwise_convolutions_are_computed_there():
-    rng = np.random.default_rng(1)
-    x = tensor.from_numpy(rng.standard_normal((4, 3, 24, 24)).astype(np.float32))
-    y = tensor.from_numpy(rng.integers(0, 3, 4).astype(np.int32))
+    x, y = batch(4, 3, 24)
     results = {}
     for use_graph in (False, True):
-        singa.seed(2)
-        m = Separable()
-        m.set_optimizer(sgd())
-        m.compile([x], is_train=True, use_graph=use_graph)
-        results[use_graph] = ([m(x, y)[1].numpy().tobytes() for _ in range(6)], bits(m))
+        m, losses = trained(Separable, sgd(), x, y, 6, use_graph=use_graph)
+        results[use_graph] = losses, bits(m)
     assert results[True][0] == results[False][0]
     assert_same(results[True][1], results[False][1])
     text = graphs(m)[0].ToString()

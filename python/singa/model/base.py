@@ -468,8 +468,7 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
         >>> net.training, autograd.training
         (True, True)
         """
-        self.training = mode
-        autograd.training = mode
+        self.training = autograd.training = mode
 
     def eval(self) -> None:
         """Sets this thread's mode to inference, as `train(False)`.
@@ -497,8 +496,7 @@ class Model(Savable, Inspectable, layer.Layer, metaclass=ModelMeta):
         >>> net.graph_mode
         False
         """
-        self.graph_mode = mode
-        self.sequential = sequential
+        self.graph_mode, self.sequential = mode, sequential
 
     @contextmanager
     def executed(self) -> Iterator[None]:

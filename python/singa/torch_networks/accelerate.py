@@ -318,14 +318,12 @@ class _Runner:
             raise TypeError(
                 "[accelerate] a call needs a tensor of PyTorch as an argument: net(images)"
             )
-        if all([x.ndim and x.shape[0] == 1 for x in examples]):
-            examples = [torch.cat([x, x]) for x in examples]
         call = _call_class(torch, len(examples))(self.module, leaves, spec, seen)
         call.training = now.trains
         plain = torch.inference_mode(False), torch.enable_grad()
         try:
             with plain[0], plain[1], torch.autocast("cpu", enabled=False):
-                exported = export(torch, call, tuple(examples), now.trains, accelerated=True)
+                exported = _graph_of(torch, call, examples, now.trains)
             network = Network(exported.graph, TORCH)
         except UnsupportedError as error:
             raise unsupported(error.problems, "accelerate") from error.__cause__
@@ -347,6 +345,20 @@ class _Runner:
         use.ran(perf_counter() - begin, is_audit=False)
         graph = Graph(exported, network, now.trains, form, places, types, after.kept, {}, use)
         return graph, after
+
+
+def _graph_of(torch: Any, call: Any, examples: list[Any], trains: bool) -> Any:
+    """The graph of a call. A batch of 1 is exported as one of 2, since PyTorch takes lengths of 1
+    for constants, unless the module cannot be called with that."""
+    if all([x.ndim and x.shape[0] == 1 for x in examples]):
+        try:
+            twice = tuple([torch.cat([x, x]) for x in examples])
+            return export(torch, call, twice, trains, accelerated=True)
+        except UnsupportedError:
+            raise
+        except Exception:  # the module's own, of many kinds
+            pass
+    return export(torch, call, tuple(examples), trains, accelerated=True)
 
 
 @functools.cache

@@ -24,6 +24,7 @@ from .arguments import Value
 from .front import NUMBERS, is_of_numbers
 from .given import as_array, has_other_floats
 from .operators import registry
+from .promotion import write_conversions
 from .refusals import (
     check_parts,
     is_own,
@@ -237,6 +238,7 @@ class _Translation:
         program = self.program
         self._leave_out_checks(program.graph)
         program.graph.eliminate_dead_code()
+        write_conversions(self.torch, program.graph)
         specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
         for node in program.graph.nodes:
             if node.op == "placeholder":

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..networks.element_types import is_singas
+from .. import autograd
+from ..dtypes import DType
+from ..networks.element_types import FLOATS, is_singas
 from ..networks.errors import Refused
 from ..networks.front_end import Compute, FrontEnd, OnHost, Reader
 from ..networks.graph import Node
+from ..tensor import Tensor
 from .arguments import arguments_of, sizes_among
 from .operators import registry
 from .patterns import TorchFusion
@@ -91,13 +94,24 @@ def _make(node: Node) -> Compute:
     forced = bool(node.attributes.get("forced"))
 
     several = any(node.used[1:])
+    # Integers and bools have PyTorch's types; floats may be narrower, under autocast.
+    kinds = [
+        None if each.type is None or each.type in FLOATS else DType[each.type]
+        for each in node.output_types
+    ]
+
+    def typed(y: Any, kind: DType | None) -> Any:
+        is_other = kind is not None and isinstance(y, Tensor) and y.dtype != kind
+        return autograd.cast(y, kind) if is_other else y
 
     def compute(run: Any, *inputs: Any, **fused: Any) -> Any:
         arguments, options = arguments_of(node, inputs)
         result = row(registry.Call(run, node, kept, forced), *arguments, **options, **fused)
         if several and not isinstance(result, tuple):
             raise Refused("a result other than the first: compute it with others")
-        return result
+        if isinstance(result, tuple):
+            return tuple([typed(*each) for each in zip(result, kinds, strict=False)])
+        return typed(result, kinds[0])
 
     return compute
 

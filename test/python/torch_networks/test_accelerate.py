@@ -253,6 +253,15 @@ def test_a_batch_of_one(torch: ModuleType) -> None:
 # Parameters and buffers are PyTorch's.
 
 
+def test_a_first_axis_of_one_that_is_no_batch(torch: ModuleType) -> None:
+    class Spread(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            return x.expand(5, 3) * 2
+
+    x = torch.randn(1, 3)
+    torch.testing.assert_close(singa.accelerate(Spread())(x), x.expand(5, 3) * 2)
+
+
 def test_the_module_shares_everything(torch: ModuleType) -> None:
     module = accelerated.network(torch)
     net = singa.accelerate(module)

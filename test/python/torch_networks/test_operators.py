@@ -50,11 +50,23 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
             x * (~(x * 9).long() >> 1) + x * (x * 9).long().div(2, rounding_mode="trunc")
         ),
         lambda t, F, x: t.fmax(x, x.flip(0)) + t.fmin(x, x.flip(1)) + t.maximum(x, (x * 2).float()),
-        lambda t, F, x: x * t.where(x > 0, 2.0, 0.5),
+        lambda t, F, x: x * t.where(x > 0, 2.0, 0.5) + x * F.hardtanh((9 * x).long(), -1.5, 2.5),
         lambda t, F, x: F.bilinear(x, x.exp(), t.ones(2, 5, 5, dtype=x.dtype)),
         lambda t, F, x: F.rrelu(x, 0.2, 0.2, training=True) + F.rrelu(x, 0.1, 0.3) + F.rrelu(x),
+        lambda t, F, x: x * t.copysign(x, -2.0) + t.ldexp(x, t.arange(5)) + x * t.signbit(x),
+        lambda t, F, x: x + t.round(3 * x, decimals=2) + t.round(30 * x, decimals=-1),
         lambda t, F, x: x @ x.mT @ x + t.einsum("bcij,bckj->bcik", x, x) @ x,
         lambda t, F, x: t.addmm(x[0, 0, :5], x[0, 1, :5], x[0, 2, :5], beta=0.5, alpha=2),
+        lambda t, F, x: (
+            t.addmv(x[0, 0, :, 0], x[0, 1], x[0, 2, 0], beta=0.5, alpha=2)
+            + t.addmv(x[0, 0, :, 0] * t.inf, x[0, 1], x[0, 2, 0], beta=0)
+            + t.addbmm(x[0, 0, :, :1], x[:, 0], x[:, 1].mT, beta=2, alpha=0.5)
+        ),
+        lambda t, F, x: (
+            x * F.linear((x * 9).long(), t.arange(25).view(5, 5))
+            + x * F.linear(t.arange(5), t.arange(10).view(2, 5), t.arange(2)).sum()
+            + x * t.addmm(t.arange(6), t.arange(6).view(6, 1), t.arange(6).view(1, 6)).sum()
+        ),
         lambda t, F, x: (
             t.bmm(x[:, 0], x[:, 1].mT) + t.baddbmm(x[:, 0] @ x[:, 1].mT, x[:, 0], x[:, 2].mT)
         ),
@@ -72,7 +84,11 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
         lambda t, F, x: x.sort(stable=True, dim=0, descending=True)[0],
         lambda t, F, x: x.kthvalue(2, 2)[0] + x.median(2)[0] + x.median() + (x * 0.1 + 1).prod(),
         lambda t, F, x: x * x.max() + x * x.min() + t.cdist(x, x[:, :, :5] + 1),
+        lambda t, F, x: x * t.dist(x, x.exp()) + x * t.dist(x, x[0, 0].exp(), 3),
         lambda t, F, x: x.cumprod(2) + x.logcumsumexp(3) + x.cummax(2)[0] + x.cummin(1)[0],
+        lambda t, F, x: t.ops.aten._safe_softmax(
+            x.masked_fill(t.arange(6)[:, None] * t.arange(5) < 4, -t.inf), 3
+        ),
         lambda t, F, x: x.cumsum(2) + x.softmax(2) + x.log_softmax(1) + F.normalize(x, dim=1),
         lambda t, F, x: x * t.argmax(x, keepdim=True) + x * x.sum().unfold(0, 1, 1),
         lambda t, F, x: x * (x > 9).any(3, keepdim=True) + x * (x > -9).all(3, keepdim=True),
@@ -137,6 +153,14 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
         lambda t, F, x: t.diagonal_scatter(x, x[:, :, :4, 0], -2, 2, 3),
         lambda t, F, x: (
             t.cat([x, x > 0], 1) + x.scatter(2, x.argmin(2, keepdim=True), 0.4).repeat(1, 2, 1, 1)
+        ),
+        lambda t, F, x: x + x.gather(2, t.zeros(0, dtype=t.int64)).sum(),
+        lambda t, F, x: (
+            x * t.bucketize(x, t.tensor([-1.0, 0.0, 0.5], dtype=x.dtype))
+            + x * t.bucketize((3 * x).long(), t.arange(-2, 3), right=True, out_int32=True)
+            + x * t.searchsorted(x.sort(3)[0], x.sin(), side="right")[..., :1]
+            + x * t.searchsorted(x, x.exp(), sorter=x.argsort(3))
+            + x * t.searchsorted(t.arange(4), 2)
         ),
         lambda t, F, x: x.scatter(3, x.argmax(3, keepdim=True), x.mean(3, keepdim=True)),
         lambda t, F, x: x.scatter_add(2, (x[:, :2, :4] * 9).long() % 6, x.detach() * 2),

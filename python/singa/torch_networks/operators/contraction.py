@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import autograd, singa_wrap
+from ...dtypes import is_float
 from ...networks.errors import Refused
 from ...tensor import Tensor
-from .registry import Call, computes
+from .registry import Call, computes, of_floats
 
 _CONV: Any = (autograd.conv1d, autograd.conv2d, autograd.conv3d)
 _TRANSPOSED: Any = (
@@ -21,6 +22,9 @@ _TRANSPOSED: Any = (
 @computes("linear")
 def linear(call: Call, x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
     """x·Wᵀ + b."""
+    if not is_float(x.dtype):
+        product = autograd.matmul(x, autograd.transpose(W, [1, 0]) if len(W.shape) > 1 else W)
+        return product if b is None else product + b
     if len(x.shape) == 1:
         y = autograd.linear(autograd.reshape(x, (1, -1)), W, b, True)
         return autograd.reshape(y, (-1,))
@@ -33,11 +37,27 @@ def matmul(call: Call, a: Tensor, b: Tensor) -> Tensor:
     return autograd.matmul(a, b)
 
 
-@computes("addmm", "baddbmm")
+@computes("addmm", "addmv", "baddbmm")
 def addmm(call: Call, c: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta·c + alpha·a·b."""
-    product = autograd.matmul(a, b)
+    return _joined(c, autograd.matmul(a, b), beta, alpha)
+
+
+@computes("addbmm")
+def addbmm(
+    call: Call, c: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1
+) -> Tensor:
+    """beta·c + alpha·(the sum of the products of all matrices of a and b)."""
+    return _joined(c, autograd.reduce_sum(autograd.matmul(a, b), [0], 0), beta, alpha)
+
+
+def _joined(c: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
+    """beta·c + alpha·product, without c where beta is 0."""
+    if not is_float(product.dtype):  # PyTorch's factors, too, are integers then
+        beta, alpha = int(beta), int(alpha)
     product = product if alpha == 1 else product * alpha
+    if beta == 0:
+        return product
     return product + (c if beta == 1 else c * beta)
 
 
@@ -78,6 +98,7 @@ def _batched(x: Tensor, axes: int) -> tuple[Tensor, bool]:
 
 
 @computes(*(f"conv{n}d" for n in (1, 2, 3)), *(f"conv{n}d.padding" for n in (1, 2, 3)))
+@of_floats
 def conv(
     call: Call,
     x: Tensor,
@@ -118,6 +139,7 @@ def conv(
 
 
 @computes("conv_transpose1d", "conv_transpose2d.input", "conv_transpose3d.input")
+@of_floats
 def conv_transpose(
     call: Call,
     x: Tensor,

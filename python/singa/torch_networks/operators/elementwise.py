@@ -25,6 +25,7 @@ for _name, _function in (
     ("cos", autograd.cos),
     ("cosh", autograd.cosh),
     ("erf", autograd.erf),
+    ("copysign.Scalar", autograd.copysign),
     ("copysign.Tensor", autograd.copysign),
     ("exp", autograd.exp),
     ("exp2", autograd.exp2),
@@ -53,6 +54,7 @@ for _name, _function in (
     ("rsqrt", autograd.rsqrt),
     ("sigmoid", autograd.sigmoid),
     ("sign", autograd.sign),
+    ("signbit", autograd.signbit),
     ("silu", autograd.silu),
     ("sin", autograd.sin),
     ("sinh", autograd.sinh),
@@ -63,6 +65,21 @@ for _name, _function in (
     ("trunc", autograd.trunc),
 ):
     equals(_name, _function)
+
+
+@computes("round.decimals")
+def round_decimals(call: Call, x: Tensor, *, decimals: int) -> Tensor:
+    """x rounded to so many decimal places, halves to even."""
+    power = 10.0 ** abs(decimals)
+    if decimals < 0:
+        return autograd.rounde(x / power) * power
+    return autograd.rounde(x * power) / power if decimals else autograd.rounde(x)
+
+
+@computes("ldexp.Tensor")
+def ldexp(call: Call, x: Tensor, exponent: Tensor) -> Tensor:
+    """x·2^exponent."""
+    return x * autograd.exp2(exponent)
 
 
 @computes("gelu")
@@ -115,6 +132,8 @@ def hardsigmoid(call: Call, x: Tensor) -> Tensor:
 @computes("hardtanh")
 def hardtanh(call: Call, x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """x limited to [min_val, max_val], without a gradient at the limits."""
+    if not is_float(x.dtype):
+        return autograd.clip(x, int(min_val), int(max_val))
     limits = (min_val, max_val)
     return autograd.relu6(x) if limits == (0, 6) else autograd.hardtanh(x, min_val, max_val)
 
@@ -188,10 +207,6 @@ def mul(call: Call, a: Any, b: Any) -> Tensor:
 @computes("div.Tensor", "div.Scalar")
 def div(call: Call, a: Any, b: Any) -> Tensor:
     """a / b."""
-    if isinstance(a, Tensor) and not is_float(a.dtype):
-        a = autograd.cast(a, tensor.float32)
-    if isinstance(b, Tensor) and not is_float(b.dtype):
-        b = autograd.cast(b, a.dtype if isinstance(a, Tensor) else tensor.float32)
     return a / b
 
 
@@ -236,7 +251,7 @@ def maximum(call: Call, a: Any, b: Any) -> Tensor:
     """The larger one of a and b."""
     if not isinstance(b, Tensor):
         return autograd.clip(a, b, None)
-    return autograd.max(in_type_of_result(call, a), in_type_of_result(call, b))
+    return autograd.max(a, b)
 
 
 @computes("minimum")
@@ -244,20 +259,18 @@ def minimum(call: Call, a: Any, b: Any) -> Tensor:
     """The smaller one of a and b."""
     if not isinstance(b, Tensor):
         return autograd.clip(a, None, b)
-    return autograd.min(in_type_of_result(call, a), in_type_of_result(call, b))
+    return autograd.min(a, b)
 
 
 @computes("fmax")
 def fmax(call: Call, a: Tensor, b: Tensor) -> Tensor:
     """The larger one of a and b, where NaN is none."""
-    a, b = in_type_of_result(call, a), in_type_of_result(call, b)
     return autograd.where(a, b, _truth(a >= b) | autograd.isnan(b))
 
 
 @computes("fmin")
 def fmin(call: Call, a: Tensor, b: Tensor) -> Tensor:
     """The smaller one of a and b, where NaN is none."""
-    a, b = in_type_of_result(call, a), in_type_of_result(call, b)
     return autograd.where(a, b, _truth(a <= b) | autograd.isnan(b))
 
 
@@ -330,13 +343,13 @@ def where(call: Call, condition: Tensor, x: Any, y: Any) -> Tensor:
 
 
 def _as_typed(call: Call, value: Any) -> Any:
-    """A number or tensor as a tensor of the type of the result."""
+    """A number as a tensor of the type of the result, which tensors have."""
+    if isinstance(value, Tensor):
+        return value
     kind = call.node.output_types[0].type
     assert kind is not None
-    if not isinstance(value, Tensor):
-        key = (call.node.name, value, kind)
-        return call.run.tensor(call.run.made(key, lambda: np.array(value, numpy_type(kind))))
-    return in_type_of_result(call, value)
+    key = (call.node.name, value, kind)
+    return call.run.tensor(call.run.made(key, lambda: np.array(value, numpy_type(kind))))
 
 
 @computes("masked_fill.Scalar", "masked_fill.Tensor")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from ...networks.element_types import numpy_type
 from ...networks.errors import Refused
 from ...networks.tensors import same_type
 from ...tensor import Tensor
-from .registry import Call, along_axis, computes
+from .registry import Call, along_axis, computes, of_floats
 
 
 def _not_equal(indices: Tensor, number: int) -> Tensor:
@@ -195,8 +196,37 @@ def index_select(call: Call, x: Tensor, axis: int, indices: Tensor) -> Tensor:
 @computes("gather")
 @along_axis
 def gather(call: Call, x: Tensor, axis: int, indices: Tensor, sparse_grad: bool = False) -> Tensor:
-    """An element along an axis for each place."""
-    return autograd.gather_elements(x, indices, axis)
+    """An element along an axis for each place; indices without elements may have any rank."""
+    shape = tuple(indices.shape)
+    if math.prod(shape):
+        return autograd.gather_elements(x, indices, axis)
+    none = autograd.reshape(indices, (0,) * len(x.shape))
+    return autograd.reshape(autograd.gather_elements(x, none, axis), shape)
+
+
+@computes("searchsorted.Tensor", "searchsorted.Scalar")
+def searchsorted(
+    call: Call,
+    sequences: Tensor,
+    values: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
+    """Where values go in sequences, so that these stay sorted."""
+    if sorter is not None:
+        sequences = autograd.gather_elements(sequences, sorter, len(sequences.shape) - 1)
+    return autograd.searchsorted(sequences, values, right or side == "right")
+
+
+@computes("bucketize.Tensor")
+def bucketize(
+    call: Call, x: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+) -> Tensor:
+    """The buckets between boundaries in which elements lie."""
+    return searchsorted(call, boundaries, x, right=right)
 
 
 def _scattered(
@@ -234,6 +264,7 @@ _REDUCTIONS = {
 
 
 @computes("scatter_reduce.two")
+@of_floats
 @along_axis
 def scatter_reduce(
     call: Call,
@@ -246,8 +277,6 @@ def scatter_reduce(
 ) -> Tensor:
     """x with elements joined with others along an axis."""
     reduction, neutral = _REDUCTIONS[reduce]
-    if not is_float(x.dtype):
-        raise Refused("scatter_reduce of integers: take x.float(), and cast the result")
     lengths = tuple(indices.shape)
     if not include_self:
         instead = autograd.expand(call.run.number(neutral, x), lengths)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ... import autograd, singa_wrap
-from ...dtypes import wide_type
+from ...dtypes import bool_, wide_type
 from ...networks.errors import Refused
 from ...ops.reduction import softmax_along
 from ...tape.grad_mode import enable_grad, is_recording, no_grad, set_training, training
@@ -228,6 +229,17 @@ def instance_norm(
 def softmax(call: Call, x: Tensor, axis: int, kind: Any = None) -> Tensor:
     """Softmax along an axis."""
     return softmax_along(in_type_of_result(call, x), axis)
+
+
+@computes("_safe_softmax")
+@along_axis
+def safe_softmax(call: Call, x: Tensor, axis: int, dtype: Any = None) -> Tensor:
+    """Softmax along an axis; 0 where all elements are -inf."""
+    x = in_type_of_result(call, x)
+    is_below = autograd.cast(autograd.equal(x, -math.inf), bool_)
+    is_empty = autograd.all(is_below, (axis,), True)
+    zero = call.run.number(0.0, x)
+    return autograd.where(zero, softmax_along(autograd.where(zero, x, is_empty), axis), is_empty)
 
 
 @computes("log_softmax.int", "_log_softmax")

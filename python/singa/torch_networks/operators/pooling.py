@@ -10,7 +10,7 @@ from ... import autograd, singa_wrap
 from ...networks.errors import Refused
 from ...tensor import Tensor
 from .contraction import _batched, _each
-from .registry import Call, computes
+from .registry import Call, computes, of_floats
 
 _POOLING: Any = (autograd.pooling_1d, autograd.pooling_2d, autograd.pooling_3d)
 
@@ -53,6 +53,7 @@ def _over(axes: int) -> None:
     """The rows of pooling over so many axes."""
 
     @computes(f"max_pool{axes}d", f"max_pool{axes}d_with_indices")
+    @of_floats
     def max_pool(
         call: Call,
         x: Tensor,
@@ -67,6 +68,7 @@ def _over(axes: int) -> None:
         )
 
     @computes(f"avg_pool{axes}d")
+    @of_floats
     def avg_pool(
         call: Call,
         x: Tensor,
@@ -106,6 +108,7 @@ def _over(axes: int) -> None:
     private = () if axes == 1 else (f"_adaptive_avg_pool{axes}d",)
 
     @computes(f"adaptive_avg_pool{axes}d", *private)
+    @of_floats
     def adaptive_avg_pool(call: Call, x: Tensor, size: Any) -> Tensor:
         x, alone = _batched(x, axes)
         sizes = _each(size, axes)
@@ -116,6 +119,7 @@ def _over(axes: int) -> None:
         return autograd.reshape(y, tuple(y.shape[1:])) if alone else y
 
     @computes(f"adaptive_max_pool{axes}d")
+    @of_floats
     def adaptive_max_pool(call: Call, x: Tensor, size: Any) -> Tensor:
         x, alone = _batched(x, axes)
         y = autograd.adaptive_max_pool(x, _each(size, axes))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ... import autograd, tensor
+from ... import autograd
 from ...tensor import Tensor
 from .movement import select, slice_
 from .registry import Call, along_axis, computes, in_type_of_result
@@ -134,6 +134,12 @@ def vector_norm(
     return _reduced(autograd.reduce_sum, autograd.abs(x) ** order, axes, keepdim) ** (1 / order)
 
 
+@computes("dist")
+def distance(call: Call, a: Tensor, b: Tensor, order: float = 2) -> Tensor:
+    """The norm of the difference."""
+    return vector_norm(call, a - b, order)
+
+
 @computes("_cdist_forward")
 def distances(call: Call, a: Tensor, b: Tensor, order: float, mode: int | None) -> Tensor:
     """The norms of the differences of all rows of a and b."""
@@ -146,7 +152,7 @@ def distances(call: Call, a: Tensor, b: Tensor, order: float, mode: int | None) 
 @computes("logsumexp")
 def logsumexp(call: Call, x: Tensor, axes: Any, keepdim: bool = False) -> Tensor:
     """The logarithm of the sum of exponentials."""
-    return _reduced(autograd.reduce_log_sum_exp, x, axes, keepdim)
+    return _reduced(autograd.reduce_log_sum_exp, in_type_of_result(call, x), axes, keepdim)
 
 
 @computes("max.dim", "min.dim")
@@ -154,7 +160,7 @@ def logsumexp(call: Call, x: Tensor, axes: Any, keepdim: bool = False) -> Tensor
 def extreme(call: Call, x: Tensor, axis: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """The largest or smallest element along an axis, and where it is: of equal ones, the first."""
     find = autograd.argmax if call.node.op == "max.dim" else autograd.argmin
-    places = autograd.cast(find(x, axis, True), tensor.int64)
+    places = find(x, axis, True)
     best = autograd.take_along_axis(x, places, axis)
     if keepdim:
         return best, places
@@ -171,7 +177,7 @@ def argmax(call: Call, x: Tensor, axis: int | None = None, keepdim: bool = False
     shape = (1,) * len(x.shape) if keepdim and axis is None else None
     if axis is None:
         x, axis = autograd.reshape(x, (-1,)), 0
-    places = autograd.cast(find(x, axis, keepdim), tensor.int64)
+    places = find(x, axis, keepdim)
     return places if shape is None else autograd.reshape(places, shape)
 
 
@@ -181,16 +187,14 @@ def topk(
     call: Call, x: Tensor, k: int, axis: int = -1, largest: bool = True, sorted: bool = True
 ) -> tuple[Tensor, Tensor]:
     """The k largest or smallest elements along an axis, and where they are."""
-    values, places = autograd.topk(x, k, axis, largest, True)
-    return values, autograd.cast(places, tensor.int64)
+    return autograd.topk(x, k, axis, largest, True)
 
 
 @computes("sort")
 @along_axis
 def sort(call: Call, x: Tensor, axis: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
     """The elements in order along an axis, equal ones in theirs, and where they were."""
-    values, places = autograd.sort(x, axis, descending)
-    return values, autograd.cast(places, tensor.int64)
+    return autograd.sort(x, axis, descending)
 
 
 @computes("sort.stable")
@@ -255,10 +259,10 @@ _running("logcumsumexp", autograd.logcumsumexp)
 @computes("any", "any.dim", "any.dims")
 def any_(call: Call, x: Tensor, axes: Any = None, keepdim: bool = False) -> Tensor:
     """Whether an element is true."""
-    return autograd.cast(autograd.any(x, tuple(_axes(x, axes)), keepdim), tensor.bool_)
+    return autograd.any(x, tuple(_axes(x, axes)), keepdim)
 
 
 @computes("all", "all.dim", "all.dims")
 def all_(call: Call, x: Tensor, axes: Any = None, keepdim: bool = False) -> Tensor:
     """Whether all elements are true."""
-    return autograd.cast(autograd.all(x, tuple(_axes(x, axes)), keepdim), tensor.bool_)
+    return autograd.all(x, tuple(_axes(x, axes)), keepdim)

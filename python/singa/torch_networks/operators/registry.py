@@ -10,6 +10,8 @@ tensors are tensors of singa, and sizes are integers:
 An operator is named as PyTorch names it, without "aten." and without ".default". A row raises
 Refused for arguments that it cannot compute; `from_torch` runs each row once. It returns a tensor,
 an array for a constant that depends on sizes alone, or a tuple of them for several results.
+Operands of elementwise operators have the type in which PyTorch computes (`promotion`), and results
+that are integers or bools get the types that they have in PyTorch.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ... import autograd
-from ...dtypes import DType
+from ...dtypes import DType, is_float
+from ...networks.errors import Refused
 from ...networks.graph import Node
 from ...tensor import Tensor
 
@@ -84,6 +87,20 @@ def along_axis(row: Row) -> Row:
         typed = zip(results, call.node.output_types, strict=True)
         ys = tuple([autograd.reshape(y, ()) if kind.shape == () else y for y, kind in typed])
         return ys if isinstance(result, tuple) else ys[0]
+
+    return around
+
+
+def of_floats(row: Row) -> Row:
+    """A row that refuses integers and bools."""
+
+    @functools.wraps(row)
+    def around(call: Call, x: Tensor, *arguments: Any, **options: Any) -> Any:
+        if not is_float(x.dtype):
+            raise Refused(
+                f"it takes floats alone, got {x.dtype}: take x.float(), and cast the result"
+            )
+        return row(call, x, *arguments, **options)
 
     return around
 

@@ -119,7 +119,7 @@ OF_FUNCTIONS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     ),
     "integers": (
         lambda t, x: x.long().scatter_reduce(0, x.long(), x.long(), "amax"),
-        rf"scatter_reduce of integers, called at .*{LINE}: take x\.float",
+        rf"it takes floats alone, got int64, called at .*{LINE}: take x\.float",
     ),
     "small floats": (
         lambda t, x: x.to(t.float8_e4m3fn).float(),

@@ -163,6 +163,17 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
             + x * t.searchsorted(t.arange(4), 2)
         ),
         lambda t, F, x: x.scatter(3, x.argmax(3, keepdim=True), x.mean(3, keepdim=True)),
+        lambda t, F, x: (
+            t.ops.aten.view_copy(x, (4, 3, 30)).view(4, 3, 6, 5)
+            + t.permute_copy(x, (0, 1, 3, 2)).mT
+            + t.narrow_copy(x, 2, 1, 2)[:, :, :1]
+            + t.unbind_copy(x, 2)[0][:, :, None]
+        ),
+        lambda t, F, x: (
+            x
+            + x.detach().scatter(2, x.argmin(2, keepdim=True), 3.0, reduce="add")
+            + x.detach().scatter(2, x.argmax(2, keepdim=True), 0.5, reduce="multiply")
+        ),
         lambda t, F, x: x.scatter_add(2, (x[:, :2, :4] * 9).long() % 6, x.detach() * 2),
     ],
     "without axes": [

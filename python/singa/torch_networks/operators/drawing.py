@@ -134,6 +134,12 @@ def randint_like(call: Call, x: Tensor, high: int, **options: Any) -> Tensor:
     return _integers(call, 0, high, x.shape)
 
 
+@computes("randint_like.low_dtype")
+def randint_like_between(call: Call, x: Tensor, low: int, high: int, **options: Any) -> Tensor:
+    """Integers in [low, high), in the shape of x."""
+    return _integers(call, low, high, x.shape)
+
+
 @computes("randperm")
 def randperm(call: Call, n: int, **options: Any) -> Tensor:
     """The integers below n in a random order."""

@@ -246,6 +246,16 @@ def scatter(call: Call, x: Tensor, axis: int, indices: Tensor, source: Tensor) -
     return _scattered(x, axis, indices, source)
 
 
+@computes("scatter.value_reduce")
+@along_axis
+def scatter_value_joined(
+    call: Call, x: Tensor, axis: int, indices: Tensor, value: float, *, reduce: str
+) -> Tensor:
+    """x with a number added or multiplied to elements along an axis."""
+    source = autograd.expand(call.run.number(value, x), tuple(indices.shape))
+    return _scattered(x, axis, indices, source, "mul" if reduce == "multiply" else reduce)
+
+
 @computes("scatter_add")
 @along_axis
 def scatter_add(call: Call, x: Tensor, axis: int, indices: Tensor, source: Tensor) -> Tensor:

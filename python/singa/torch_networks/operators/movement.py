@@ -21,7 +21,7 @@ def _axis(x: Tensor, axis: int) -> int:
     return axis % max(len(x.shape), 1)
 
 
-@computes("view", "reshape", "_unsafe_view")
+@computes("view", "view_copy", "reshape", "_unsafe_view")
 def view(call: Call, x: Tensor, shape: Sequence[int]) -> Tensor:
     """The elements in another shape."""
     shape = list(shape)
@@ -59,7 +59,7 @@ def unsqueeze(call: Call, x: Tensor, axis: int) -> Tensor:
     return autograd.reshape(x, (*x.shape[:axis], 1, *x.shape[axis:]))
 
 
-@computes("permute")
+@computes("permute", "permute_copy")
 def permute(call: Call, x: Tensor, order: Sequence[int]) -> Tensor:
     """The axes in another order."""
     order = [_axis(x, axis) for axis in order]
@@ -118,7 +118,7 @@ def _limits(length: int, start: Any, end: Any) -> tuple[int, int]:
     return first, min(max(last, first), length)
 
 
-@computes("narrow")
+@computes("narrow", "narrow_copy")
 def narrow(call: Call, x: Tensor, axis: int, start: int, length: int) -> Tensor:
     """`length` elements of x along an axis."""
     return slice_(call, x, axis, start, start + length)
@@ -219,7 +219,7 @@ def chunk(call: Call, x: Tensor, chunks: int, axis: int = 0) -> tuple[Tensor, ..
     return split(call, x, -(-x.shape[_axis(x, axis)] // chunks), axis)
 
 
-@computes("unbind.int")
+@computes("unbind.int", "unbind_copy.int")
 def unbind(call: Call, x: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
     """The elements along an axis, without the axis."""
     axis = _axis(x, axis)

@@ -59,6 +59,7 @@ def _computed_type(torch: Any, node: Any, operands: Sequence[Any]) -> Any:
     if kind != torch.bool:
         return kind
     values = [x.meta["val"] if isinstance(x, torch.fx.Node) else x for x in operands]
+    values = [x for x in values if isinstance(x, torch.Tensor | torch.SymInt | int | float)]
     if len(values) != 2:
         return None
     kind = torch.result_type(*[1 if isinstance(x, torch.SymInt) else x for x in values])

@@ -59,6 +59,17 @@ def _calls(torch: ModuleType, name: str, inputs: dict[Any, Any]) -> Iterator[tup
         yield f"{name}{given}{options or ''}", call
 
 
+def test_options_are_no_operands(torch: ModuleType) -> None:
+    class Copies(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, a: Any, b: Any) -> Any:
+            mask = (a > 0).clone(memory_format=torch.contiguous_format)
+            return torch.cartesian_prod(mask, b), mask.logical_not() & b[0]
+
+    x, y = torch.tensor([1.0, -1.0]), torch.tensor([True, False])
+    for found, wanted in zip(singa.accelerate(Copies())(x, y), Copies()(x, y), strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
 @pytest.mark.slow
 def test_results_have_the_types_and_values_of_pytorch(torch: ModuleType) -> None:
     inputs: dict[Any, Any] = {}

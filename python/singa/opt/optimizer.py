@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from .. import autograd, singa_wrap, tensor
 from ..raw.check import integer, positive
-from ..tape.backward import unused_gradients, use_gradients
+from ..tape.backward import unused, unused_gradients
 from ..tape.step_recording import host_call, host_called, is_recording_step
 from ..tensor import DType, Tensor
 from .clipping import clip_by_global_norm, limit_all
@@ -38,7 +38,7 @@ _HOST_METHODS = {"step", "apply", "apply_all", "update"}
 def _using_gradients(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        use_gradients()
+        unused.params = ()
         return method(self, *args, **kwargs)
 
     return call
@@ -252,7 +252,7 @@ class Optimizer(ScheduledHyperparameters, ParameterKeys):
 
         Raises RuntimeError if there are no gradients.
         """
-        use_gradients()
+        unused.params = ()
         if is_recording_step() and gradients:
             self._records_update = True
             try:
@@ -281,7 +281,7 @@ class Optimizer(ScheduledHyperparameters, ParameterKeys):
         """Ends a call of the optimizer: goes on to the next step of the schedules if the call has
         updated the parameters, which a call that only accumulates, and one that the scaler skips,
         has not."""
-        use_gradients()
+        unused.params = ()
         if self._accumulated_calls or self._skips_call:
             self._skips_call = False
             return
@@ -362,10 +362,11 @@ class Optimizer(ScheduledHyperparameters, ParameterKeys):
         >>> optimizer.steps
         1
         """
-        if type(self).step is Optimizer.step and (unused := unused_gradients()):
+        left = unused_gradients() if unused.params and type(self).step is Optimizer.step else []
+        if left:
             raise RuntimeError(
                 f"[{type(self).__name__}] step() updates nothing, and loss.backward() has left "
-                f"gradients, such as {unused[0].name or 'W'}.grad: optimizer(loss) is backward, "
+                f"gradients, such as {left[0].name or 'W'}.grad: optimizer(loss) is backward, "
                 "the update and the step"
             )
         if missed := self._missed():

@@ -235,18 +235,13 @@ class _Unused(threading.local):
     params: tuple[weakref.ref[Tensor], ...] = ()
 
 
-_unused = _Unused()
+unused = _Unused()
 
 
 def unused_gradients() -> list[Tensor]:
     """Parameters whose `grad` is of the last `Tensor.backward`, and waits for an update."""
-    found = [param() for param in _unused.params]
+    found = [param() for param in unused.params]
     return [param for param in found if param is not None and param.grad is not None]
-
-
-def use_gradients() -> None:
-    """An optimizer makes an update."""
-    _unused.params = ()
 
 
 @says_what_to_write("backward")
@@ -266,7 +261,7 @@ def _add_gradients(self: Tensor, dy: object = None, retain_graph: bool = False) 
             x.grad = gradient
         else:
             _c.Axpy(1.0, gradient.data, x.grad.data)
-    _unused.params = tuple(params)
+    unused.params = tuple(params)
 
 
 install({"backward": _add_gradients})

@@ -301,7 +301,7 @@ def test_a_checkpoint_that_does_not_fit(main, whole, folder, tmp_path, capsys):
     change_settings(path, images=64)
     status, error = resume()
     assert status == 1
-    assert "the state is of a loader with images 80, this one has 64" in error
+    assert "is of a run with images 80, and here it is 64: resume it with the data" in error
     path.write_bytes(content[:-1])
     with pytest.raises(SystemExit):
         resume()

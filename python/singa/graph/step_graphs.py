@@ -150,8 +150,8 @@ class _Step:
             return
         text = memory_limit.note(self.limit)
         if text != self.said:
-            self.said = text
             print(text, file=sys.stderr, flush=True)
+            self.said = text
 
     def forget(self) -> None:
         """Discards the graph, so that the step is recorded again."""

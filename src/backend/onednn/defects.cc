@@ -102,12 +102,12 @@ bool IsFilterGradient(const ConvolutionCall& call) {
   return call.spec.pass == ConvPass::kBackwardW;
 }
 
-/// It copies the pixels that a stride keeps into a buffer for as many channels as there are, and goes
-/// on for each part of an image where that part would begin if each pixel had a vector of channels:
-/// behind the buffer's end (`rp.ws` in execute_backward_weights, oneDNN 3.2 to 3.7). With AVX2, 36
-/// of 2,905 drawn calls with channels-last images were wrong, those of 1 to 7 channels, and other
-/// draws ended the process; 3,000 calls with blocks were right. With AVX-512, whose source says the
-/// same, it was not seen.
+/// It copies the pixels that a stride keeps into a buffer for as many channels as there are, and
+/// goes on for each part of an image where that part would begin if each pixel had a vector of
+/// channels: behind the buffer's end (`rp.ws` in execute_backward_weights, oneDNN 3.2 to 3.7). With
+/// AVX2, 36 of 2,905 drawn calls with channels-last images were wrong, those of 1 to 7 channels,
+/// and other draws ended the process; 3,000 calls with blocks were right. With AVX-512, whose
+/// source says the same, it was not seen.
 bool WritesBehindItsBuffer(const ConvolutionCall& call) {
   const Recorder& r = call.spec.geometry;
   if (call.spec.pass != ConvPass::kBackwardW) return false;

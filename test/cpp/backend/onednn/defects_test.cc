@@ -58,7 +58,8 @@ TEST(Defects, PointwiseSumsOfOddChannels) {
 TEST(Defects, FilterGradientsThatWriteBehindTheirBuffer) {
   const auto wrong = [](const char* name, int64_t channels, std::vector<int64_t> stride,
                         LaneTag tag = LaneTag::kNhwc, ConvPass pass = ConvPass::kBackwardW) {
-    return IsWrong(name, SpecOf(pass, {2, channels, 6, 6}, {1, 1}, stride, {0, 0}, 16, {1, 1}), tag);
+    return IsWrong(name, SpecOf(pass, {2, channels, 6, 6}, {1, 1}, stride, {0, 0}, 16, {1, 1}),
+                   tag);
   };
   for (const char* name : {"jit_1x1:avx2", "conv:any+jit_1x1:avx2"}) {
     EXPECT_TRUE(wrong(name, 1, {1, 2})) << "row-major images of a channel are channels-last, too";
@@ -74,7 +75,8 @@ TEST(Defects, FilterGradientsThatWriteBehindTheirBuffer) {
   }
   EXPECT_FALSE(wrong("brgconv_1x1:avx2", 7, {2, 2}));
   // Of a transposed convolution the larger images are the results.
-  const ConvSpec spec = SpecOf(ConvPass::kBackwardW, {2, 16, 6, 6}, {1, 1}, {2, 2}, {0, 0}, 7, {1, 1});
+  const ConvSpec spec =
+      SpecOf(ConvPass::kBackwardW, {2, 16, 6, 6}, {1, 1}, {2, 2}, {0, 0}, 7, {1, 1});
   EXPECT_TRUE(IsWrong("conv:any+jit_1x1:avx2", spec, LaneTag::kNhwc, true));
   EXPECT_FALSE(IsWrong("jit_1x1:avx2", spec));
 }

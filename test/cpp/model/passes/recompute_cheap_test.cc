@@ -60,9 +60,10 @@ TEST(RecomputeCheap, ResultsOfActivationsAreDroppedAndProductsStay) {
   ExpectSame(less, plain, "dropped");
   const std::vector<std::string> names = Operations(*dropped);
   EXPECT_EQ(Count(names, "LinearForward"), kLayers);
-  // The last one goes into backward at once. The one before it is needed where memory is at its
-  // peak.
-  EXPECT_EQ(Count(names, "HardSwish"), kLayers + kLayers - 2);
+  // The last one goes into backward at once. The one before it may be needed where memory is at its
+  // peak, which depends on the workspaces of products.
+  EXPECT_GE(Count(names, "HardSwish"), kLayers + kLayers - 2);
+  EXPECT_LE(Count(names, "HardSwish"), kLayers + kLayers - 1);
   const size_t before = Graph(kept).memory().arena, after = Graph(dropped).memory().arena;
   EXPECT_EQ(before - after, (kLayers - 2) * bytes);
   EXPECT_TRUE(Graph(dropped).Replay({net.x}));

@@ -17,7 +17,7 @@ def fresh() -> list[str]:
     """The results of training in a process without errors."""
     done = subprocess.run(
         [sys.executable, Path(wrong_call.__file__)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
         check=True,

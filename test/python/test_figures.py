@@ -37,10 +37,10 @@ def test_the_page_has_the_figures(figures: ModuleType) -> None:
     assert set(marks) == {(row["processor"], row["task"]) for row in figures.read()}
     assert figures.page(text, figures.read()) == text, "run python benchmark/figures.py"
     (line,) = [
-        line for line in text.splitlines() if line.startswith("| alexnet, 32 ") and "512" in line
+        line for line in text.splitlines() if line.startswith("| vgg16, 32 ") and "7,237" in line
     ]
     assert [cell.strip() for cell in line.split("|")[2:-1]] == [
-        *("512", "970", "1,189", "1.89", "2.05", "823", "993", "", "01e58e81")
+        *("7,237", "47,967", "31,272", "4.86", "4.32", "3,774", "3,440", "", "99eb421b")
     ]
 
 

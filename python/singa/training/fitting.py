@@ -179,7 +179,9 @@ def as_loader(
     if isinstance(x, Tensor | np.ndarray) or _is_array_of_others(x):
         dataset: Any = ArrayDataset(x) if y is None else ArrayDataset(x, y)
     elif _holds_numbers(x):
-        raise TypeError(f"[fit] x is a {type(x).__name__} of numbers: give np.asarray(x)")
+        raise TypeError(
+            f"[fit] x is a {type(x).__name__} of numbers: give a NumPy array, np.asarray(x)"
+        )
     elif y is not None and isinstance(x, list | tuple):
         raise TypeError(
             f"[fit] x is a {type(x).__name__} of {len(x)}: give np.asarray(x) for one array, or "

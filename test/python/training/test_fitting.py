@@ -175,7 +175,7 @@ def test_errors_of_the_network_are_not_about_targets():
 @pytest.mark.parametrize(
     ("x", "y", "message"),
     [
-        (X.tolist(), Y, r"x is a list of numbers: give np\.asarray\(x\)"),
+        (X.tolist(), Y, r"x is a list of numbers: give a NumPy array, np\.asarray\(x\)"),
         ([X.tolist(), Y.tolist()], None, "x is a list of numbers"),
         ((X.tolist(), Y.tolist()), None, "x is a tuple of numbers"),
         ([X, X], Y, r"x is a list of 2: .*data\.ArrayDataset\(x1, x2, y\) for several inputs"),

@@ -12,6 +12,12 @@
 namespace singa::onednn {
 namespace {
 
+/// Whether images are in blocks of channels, of which the last one is padded with zeros.
+bool IsPadded(const LayoutPtr& images) {
+  const BlockedLayout* layout = AsBlocked(images);
+  return layout && !layout->placement().blocks.empty();
+}
+
 /// Wrong for 3, 5 ... 65 channels where the number of pixels is a multiple of 30; right for even
 /// numbers, and in blocks of channels, which are padded. The channels are those that are summed up.
 /// The gradient of the filter is right.
@@ -20,10 +26,7 @@ bool SumsOddChannels(const ConvolutionCall& call) {
   const bool forward = call.spec.pass == ConvPass::kForward;
   if (!forward && call.spec.pass != ConvPass::kBackwardX) return false;
   const int64_t channels = forward != call.transposed ? r.in_channels : r.out_channels;
-  const LayoutPtr& summed = forward ? call.x : call.y;
-  const BlockedLayout* layout = AsBlocked(summed);
-  const bool padded = layout && !layout->placement().blocks.empty();
-  return channels / r.group % 2 == 1 && !padded;
+  return channels / r.group % 2 == 1 && !IsPadded(forward ? call.x : call.y);
 }
 
 /// It transposes into one buffer for each step of the stride, and reads buffers that it has not
@@ -44,9 +47,7 @@ bool ReadsUnwrittenMemory(const ConvolutionCall& call) {
 /// It adds what the output held by an instruction whose operand must be aligned, which pixels of
 /// another number of channels than 4, 8, 12 ... are not. Seen with ONEDNN_MAX_CPU_ISA=SSE41.
 bool AddsToUnalignedPixels(const ConvolutionCall& call) {
-  const BlockedLayout* layout = AsBlocked(call.y);
-  const bool padded = layout && !layout->placement().blocks.empty();
-  return call.spec.has_add && call.spec.geometry.out_channels % 4 != 0 && !padded;
+  return call.spec.has_add && call.spec.geometry.out_channels % 4 != 0 && !IsPadded(call.y);
 }
 
 /// It reads a row of an image as one run of channels where 32, the factors of a tile's row, divides
@@ -113,9 +114,8 @@ bool WritesBehindItsBuffer(const ConvolutionCall& call) {
   if (call.spec.pass != ConvPass::kBackwardW) return false;
   const int64_t vector = call.implementation.find("avx512") == std::string_view::npos ? 8 : 16;
   const int64_t channels = call.transposed ? r.out_channels : r.in_channels;
-  const BlockedLayout* layout = AsBlocked(call.transposed ? call.y : call.x);
-  const bool padded = layout && !layout->placement().blocks.empty();
-  return (r.stride_h() > 1 || r.stride_w() > 1) && channels < vector && !padded;
+  return (r.stride_h() > 1 || r.stride_w() > 1) && channels < vector &&
+         !IsPadded(call.transposed ? call.y : call.x);
 }
 
 struct KnownDefect {

@@ -86,12 +86,14 @@ std::string IsOff() {
 }
 
 bool Pays(int64_t rows, int64_t columns, int64_t terms) {
-  if (UnitInUse().unit == Unit::kPlain) return true;  // for tests: whatever has parts
+  const PartsUnit by = UnitInUse();
+  if (by.unit == Unit::kPlain) return true;  // for tests: whatever has parts
   // Per multiply-add AMX saves a time that is small beside that of packing an element, which its
-  // factor's panels share, and of storing a sum, which its terms share. Measured with one thread.
+  // factor's panels share, and of storing a sum, which its terms share. Measured with one thread,
+  // beside oneDNN.
   const auto share = [](int64_t length) { return 1 / static_cast<double>(length); };
-  // With six products; with three AMX saves more, so that smaller matrices may pay, too.
-  return share(rows) + share(columns) + share(terms) < 0.0145;
+  const double most = by.parts == batch_blocked::kMostParts ? 0.0145 : 0.032;
+  return share(rows) + share(columns) + share(terms) < most;
 }
 
 std::string Refuses(const MatMulSpec& s) {

@@ -325,6 +325,7 @@ TEST(PartsProductOffer, IsForLargeProductsWithoutStrictMode) {
     return static_cast<bool>(kernel->Make(SpecRef(spec)));
   };
   EXPECT_TRUE(offered(Spec(512, 512, 512)));
+  EXPECT_FALSE(offered(Spec(96, 96, 512)));
   EXPECT_FALSE(offered(Spec(8, 512, 512)));
   EXPECT_FALSE(offered(Spec(512, 512, 16)));
   MatMulSpec wide = Spec(512, 512, 512);
@@ -333,6 +334,8 @@ TEST(PartsProductOffer, IsForLargeProductsWithoutStrictMode) {
   {
     const PrecisionScope precision(Float32Precision::kHigh);
     EXPECT_TRUE(offered(Spec(512, 512, 512)));
+    EXPECT_TRUE(offered(Spec(96, 96, 512)));  // three products save more
+    EXPECT_FALSE(offered(Spec(8, 512, 512)));
   }
   const StrictScope strict(true);
   EXPECT_FALSE(offered(Spec(512, 512, 512)));

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from .. import singa_wrap as _c
 from ..dtypes import int64
 from ..raw.arrays import full
-from ..raw.check import fraction, integer, number, one_of, positive
+from ..raw.check import flag, fraction, integer, number, one_of, positive
 from ..tape.arguments import also_named
 from ..tape.grad_mode import training as is_training
 from ..tape.tensor import Tensor
@@ -231,6 +231,8 @@ def hardtanh(
     >>> autograd.hardtanh(tensor.Tensor(data=[-2.0, 0.5, 3.0]))
     Tensor([-1. ,  0.5,  1. ], dtype=float32)
     """
+    if inplace is not False:
+        flag("hardtanh", "inplace", inplace)
     return HardTanh(min_val, max_val)(x)[0]
 
 
@@ -243,6 +245,8 @@ def elu(x: Tensor, alpha: float = 1, inplace: bool = False) -> Tensor:
     >>> autograd.elu(tensor.Tensor(data=[-1.0, 0.0, 2.0]))
     Tensor([-0.6321,  0.    ,  2.    ], dtype=float32)
     """
+    if inplace is not False:
+        flag("elu", "inplace", inplace)
     return Elu(alpha)(x)[0]
 
 
@@ -255,6 +259,8 @@ def celu(x: Tensor, alpha: float = 1, inplace: bool = False) -> Tensor:
     >>> autograd.celu(tensor.Tensor(data=[-1.0, 0.0, 2.0]), 0.5)
     Tensor([-0.4323,  0.    ,  2.    ], dtype=float32)
     """
+    if inplace is not False:
+        flag("celu", "inplace", inplace)
     return Celu(alpha)(x)[0]
 
 
@@ -277,6 +283,8 @@ def leakyrelu(x: Tensor, a: float = 0.01, inplace: bool = False) -> Tensor:
     >>> autograd.leakyrelu(tensor.Tensor(data=[-2.0, 3.0]), 0.1)
     Tensor([-0.2,  3. ], dtype=float32)
     """
+    if inplace is not False:
+        flag("leakyrelu", "inplace", inplace)
     return LeakyRelu(a)(x)[0]
 
 

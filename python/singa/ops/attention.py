@@ -6,7 +6,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
-from ..raw.check import fraction, integer, number
+from ..raw.calls import checks_flags
+from ..raw.check import flag, fraction, integer, number
 from ..tape.grad_mode import training as is_training
 from ..tape.tensor import Tensor
 from .base import BuiltinOperator
@@ -38,7 +39,7 @@ class ScaledDotProductAttention(BuiltinOperator):
         name = type(self).__name__
         self.dropout: float = fraction(name, "dropout_p", dropout, open_end=True)
         self.scale: float | None = None if scale is None else number(name, "scale", scale)
-        self.causal: bool = bool(causal)
+        self.causal: bool = flag(name, "is_causal", causal)
         self.first_query: int = integer(name, "first_query", first_query)
         self._numbers: tuple[float, bool, int, float] = (0.0, False, 0, 0.0)
         self._masked = self._biased = False
@@ -106,6 +107,7 @@ def scaled_dot_product_attention(
               [0.2645, 0.2645, 0.4711]]]], dtype=float32)
     """
     op = ScaledDotProductAttention(dropout_p, is_causal, scale, first_query)
+    enable_gqa = flag("scaled_dot_product_attention", "enable_gqa", enable_gqa)
     shapes = query.shape, key.shape
     if not enable_gqa and all(len(shape) == 4 for shape in shapes) and shapes[0][1] != shapes[1][1]:
         raise ValueError(
@@ -141,6 +143,7 @@ class RotaryEmbedding(BuiltinOperator):
         return _c.RotaryBackward(dy, *self.load(), self.interleaved), None, None
 
 
+@checks_flags
 def rotary_embedding(
     x: Tensor,
     cos: Tensor,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import singa_wrap as _c
+from ..raw.check import flag
 from ..tape.arguments import also_named
 from ..tape.tensor import Tensor
 from .base import BuiltinOperator, Constant
@@ -423,6 +424,8 @@ def function_of(
     if in_place:
 
         def function(x: Tensor, inplace: bool = False) -> Tensor:
+            if inplace is not False:
+                flag(function.__name__, "inplace", inplace)
             return operator()(x)[0]
 
     else:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
 from ..dtypes import is_float
-from ..raw.check import InvalidInputError, number
+from ..raw.check import InvalidInputError, flag, number
 from ..tape.tensor import Tensor
 from .base import BuiltinOperator
 from .conversion import autocast_operands, promoted
@@ -87,8 +87,8 @@ class Gemm(BuiltinOperator):
         super().__init__()
         self.alpha: float = number("Gemm", "alpha", alpha)
         self.beta: float = number("Gemm", "beta", beta)
-        self.transA: bool = bool(transA)
-        self.transB: bool = bool(transB)
+        self.transA: bool = flag("Gemm", "transA", transA)
+        self.transB: bool = flag("Gemm", "transB", transB)
         self._c_shape: tuple[int, ...] | None = None
 
     def forward(self, A: Raw, B: Raw, C: Raw | None = None) -> Raw:

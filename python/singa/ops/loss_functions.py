@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import bool_, float32, float64, int64, is_float
+from ..raw.calls import checks_flags
 from ..raw.check import (
     InvalidInputError,
     facts_of,
@@ -215,6 +216,7 @@ def dice_loss(x: Tensor, t: Any, smooth: float = 1.0, reduction: str = "mean") -
     return _reduced(op, loss, reduction)
 
 
+@checks_flags
 def kl_div(x: Tensor, t: Any, reduction: str = "mean", log_target: bool = False) -> Tensor:
     """Kullback-Leibler divergence t·(log t - x) of each element, for log-probabilities x.
 

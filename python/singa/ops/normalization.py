@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
+from ..raw.check import flag
 from ..tape import batch_statistics
 from ..tape.elements import as_raw
 from ..tape.grad_mode import training as is_training
@@ -27,6 +28,7 @@ _NONE = (_c.ActivationKind_kNone, 0.0, 0.0)
 
 def _chosen(relu: bool, activation: str | None) -> tuple[int, float, float]:
     """The activation of a batch norm with these arguments."""
+    relu = flag("BatchNorm2d", "relu", relu)
     if activation is not None and (relu or activation not in ACTIVATIONS):
         raise ValueError(
             "[BatchNorm2d] activation must be None with relu, else one of "

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import singa_wrap as _c
+from ..raw.check import flag
 from ..tape.arguments import also_named
 from ..tape.tensor import Tensor
 from .base import BuiltinOperator, Constant, axes_of
@@ -38,7 +39,7 @@ class Reduction(BuiltinOperator):
     def __init__(self, axes: Axes = None, keepdims: bool | int = 1) -> None:
         super().__init__()
         self.axes: tuple[int, ...] = axes_of(type(self).__name__, axes)
-        self.keepdims: bool = bool(keepdims)
+        self.keepdims: bool = flag(type(self).__name__, "keepdims", keepdims)
 
     def forward(self, x: Raw) -> Raw:
         y = _c.Reduce(self.code, x, self.axes, self.keepdims)

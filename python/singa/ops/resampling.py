@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
+from ..raw.calls import checks_flags
 from ..raw.check import integer, integers, number, one_of
 from ..tape.tensor import Tensor
 from .base import BuiltinOperator, integers_of
@@ -259,6 +260,7 @@ def _sizes(
     return tuple([int(n * factor) for n, factor in zip(lengths, factors, strict=True)]), factors
 
 
+@checks_flags
 def resize(
     x: Tensor,
     scales: float | Sequence[float] | None = None,
@@ -336,6 +338,7 @@ _KEPT_FACTORS = {
 }
 
 
+@checks_flags
 def interpolate(
     x: Tensor,
     size: int | Sequence[int] | None = None,

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from ..dtypes import int64, wide_type
+from ..raw.calls import checks_flags
 from ..raw.check import integers, one_of
 from ..tape.tensor import Tensor
 from .arithmetic import _and, clip, equal, greater_equal, less, less_equal
@@ -21,6 +22,7 @@ _MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")
 
 
+@checks_flags
 def grid_sample(
     x: Tensor,
     grid: Tensor,

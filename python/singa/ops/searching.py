@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import singa_wrap as _c
 from ..dtypes import bool_, float64, int64, is_float
+from ..raw.calls import checks_flags
 from ..raw.check import integer
 from ..tape.arguments import also_named
 from ..tape.elements import as_raw
@@ -80,6 +81,7 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
     return wrap(as_raw(counts, dtype, x.device), False)
 
 
+@checks_flags
 def searchsorted(sorted: Tensor, values: Any, right: bool = False) -> Tensor:
     """Where `values` go in sequences that rise along the last axis, so that these stay sorted, as
     torch.searchsorted: int64 indices in the shape of `values`.
@@ -123,6 +125,7 @@ def _bisected(sorted: Tensor, wanted: Tensor, right: bool) -> Tensor:
     return place
 
 
+@checks_flags
 def multinomial(weights: Tensor, num_samples: int, replacement: bool = False) -> Tensor:
     """Indices (int64) drawn with probabilities in proportion to the weights (C) or (N, C), as
     torch.multinomial: (num_samples) or (N, num_samples).

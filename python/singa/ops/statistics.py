@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import singa_wrap as _c
 from ..dtypes import bool_, float16, float32, is_float, wide_type
+from ..raw.calls import checks_flags
 from ..raw.check import axis_of, number, positive
 from ..tape.arguments import also_named
 from ..tape.tensor import Tensor
@@ -293,6 +294,7 @@ def mean(*xs: Tensor, axis: Axes = None, keepdims: bool = False, dtype: Any = No
     return ReduceMean(axis, keepdims)(x if is_float(x.dtype) else converted(x, float32))[0]
 
 
+@checks_flags
 def max(*xs: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Maximum over an axis or axes of one tensor (default: all): the values alone, as in NumPy. Of
     several tensors, given as arguments or as one list, it is their elementwise maximum.
@@ -312,6 +314,7 @@ def max(*xs: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     return ReduceMax(axis, keepdims)(xs[0])[0]
 
 
+@checks_flags
 def min(*xs: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Minimum over an axis or axes of one tensor (default: all): the values alone, as in NumPy. Of
     several tensors, given as arguments or as one list, it is their elementwise minimum.

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import singa_wrap as _c
 from ..dtypes import BY_VALUE, bfloat16, bool_, float32, float64, is_float, wide_type
+from ..raw.calls import checks_flags
 from ..tape.grad_mode import no_grad
 from ..tape.tensor import Tensor
 from .arithmetic import (
@@ -254,6 +255,7 @@ def signbit(x: Tensor) -> Tensor:
         return _truth(less(copysign(1.0, x) if is_float(x.dtype) else x, 0))
 
 
+@checks_flags
 def isclose(
     a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:

@@ -39,12 +39,12 @@ def answers_calls(values: Iterable[Any], place: str = "") -> None:
 
 
 def _answering(init: Callable[..., None], place: str) -> Callable[..., None]:
-    flags = _flags_of(init)
+    flags = flags_of(init)
 
     @functools.wraps(init)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         if flags:
-            _check_flags(type(self).__name__, flags, (self, *args), kwargs)
+            check_flags(type(self).__name__, flags, (self, *args), kwargs)
         try:
             init(self, *args, **kwargs)
         except TypeError as error:
@@ -61,12 +61,12 @@ def says_what_to_write(op: str, place: str = "") -> Callable[[_Function], _Funct
     """A decorator: the same for a function or method that errors call `op`."""
 
     def decorate(function: _Function) -> _Function:
-        flags = _flags_of(function)
+        flags = flags_of(function)
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             if flags:
-                _check_flags(op, flags, args, kwargs)
+                check_flags(op, flags, args, kwargs)
             try:
                 return function(*args, **kwargs)
             except TypeError as error:
@@ -83,18 +83,30 @@ def says_what_to_write(op: str, place: str = "") -> Callable[[_Function], _Funct
 
 def with_checked_flags(init: Callable[..., None]) -> Callable[..., None]:
     """A constructor that checks its arguments of type bool."""
-    if not (flags := _flags_of(init)):
+    if not (flags := flags_of(init)):
         return init
 
     @functools.wraps(init)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        _check_flags(type(self).__name__, flags, (self, *args), kwargs)
+        check_flags(type(self).__name__, flags, (self, *args), kwargs)
         init(self, *args, **kwargs)
 
     return __init__
 
 
-def _flags_of(function: Callable[..., Any]) -> dict[str, tuple[int | None, bool]]:
+def checks_flags(function: _Function) -> _Function:
+    """A decorator: the arguments of type bool are checked before the call."""
+    flags, op = flags_of(function), function.__name__
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        check_flags(op, flags, args, kwargs)
+        return function(*args, **kwargs)
+
+    return call  # type: ignore[return-value]
+
+
+def flags_of(function: Callable[..., Any]) -> dict[str, tuple[int | None, bool]]:
     """Arguments that are annotated as bool, with their places, and whether they may be None."""
     function = getattr(function, "__wrapped__", function)
     code, kinds = getattr(function, "__code__", None), getattr(function, "__annotations__", {})
@@ -108,12 +120,13 @@ def _flags_of(function: Callable[..., Any]) -> dict[str, tuple[int | None, bool]
     }
 
 
-def _check_flags(
+def check_flags(
     op: str,
     flags: Mapping[str, tuple[int | None, bool]],
     args: Sequence[Any],
     given: Mapping[str, Any],
 ) -> None:
+    """Raises TypeError for one of the `flags_of` a function that is neither True nor False."""
     for name, (place, may_lack) in flags.items():
         value = given.get(name, False)
         if place is not None and place < len(args):

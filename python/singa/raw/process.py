@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import singa_wrap as _c
 from ..device import get_default_device
+from .calls import checks_flags
 from .check import integer, one_of
 
 
@@ -78,6 +79,7 @@ def set_layout(mode: str) -> None:
     _c.SetPlainLayouts(mode == "plain")
 
 
+@checks_flags
 def set_strict(strict: bool = True) -> None:
     """Turns strict mode on or off: only algorithms with the error bound of plain sums of products.
 
@@ -104,6 +106,7 @@ def is_strict() -> bool:
     return _c.IsStrict()
 
 
+@checks_flags
 def set_spot_checks(enable: bool = True) -> None:
     """Turns spot checks on or off.
 
@@ -165,6 +168,7 @@ def get_float32_precision() -> str:
     return _c.Float32PrecisionName(_c.GetFloat32Precision())
 
 
+@checks_flags
 def set_tf32(tf32: bool = True) -> None:
     """Sets the precision of float32 products to "high", or with False to "highest".
 
@@ -188,6 +192,7 @@ def is_tf32() -> bool:
     return _c.IsTf32()
 
 
+@checks_flags
 def set_deterministic(deterministic: bool = True) -> None:
     """Turns deterministic mode on or off: on CUDA GPUs, no algorithm whose order of summation
     varies between runs.

@@ -20,6 +20,7 @@ from .._version import __version__
 from ..device import checked_device, get_default_device
 from ..launcher import cores
 from ..layer.names import LayerNames
+from ..raw.calls import checks_flags
 from ..raw.check import integer, one_of
 
 if TYPE_CHECKING:
@@ -217,6 +218,7 @@ def device_memory(dev: Device | None = None) -> dict[str, int]:
     return {field: getattr(stats, field) for field in fields}
 
 
+@checks_flags
 def layout_report(record: bool = True) -> list[dict[str, Any]]:
     """Conversions between layouts (reorders) since the last call.
 

@@ -9,6 +9,7 @@ from typing import Any, SupportsFloat, TypeVar
 from .. import singa_wrap as _c
 from ..device import WANTED
 from ..raw.arrays import kind_of
+from ..raw.calls import check_flags, flags_of
 from .tensor import Tensor
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -28,11 +29,15 @@ def names_arguments(function: _Function) -> _Function:
     """A decorator: where an argument that is annotated as a tensor, a device or a number is none,
     the error to which that leads becomes a TypeError that names the argument.
 
-    Looked at after the error, so that a call that fits costs nothing.
+    Looked at after the error, so that a call that fits costs nothing. Flags are looked at before,
+    since any value would do for one.
     """
+    flags = flags_of(function)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if flags:
+            check_flags(function.__name__, flags, args, kwargs)
         try:
             return function(*args, **kwargs)
         except (AttributeError, TypeError, ValueError) as error:
@@ -47,6 +52,8 @@ def also_named(**names: str) -> Callable[[_Function], _Function]:
     name: its own}."""
 
     def decorate(function: _Function) -> _Function:
+        flags = flags_of(function)
+
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             if kwargs:
@@ -56,6 +63,8 @@ def also_named(**names: str) -> Callable[[_Function], _Function]:
                         op = function.__name__
                         raise TypeError(f"[{op}] {other} and {own} are the same argument")
                     kwargs[own] = kwargs.pop(other)
+            if flags:
+                check_flags(function.__name__, flags, args, kwargs)
             try:
                 return function(*args, **kwargs)
             except (AttributeError, TypeError, ValueError) as error:

@@ -12,6 +12,7 @@ from .. import singa_wrap as _c
 from ..dtypes import BY_VALUE, is_float
 from ..raw.arrays import kind_of
 from ..raw.calls import argument_error, says_what_to_write
+from ..raw.check import flag
 from .behaviour import behaviour
 from .elements import as_raw
 from .grad_mode import enable_grad
@@ -173,6 +174,7 @@ def backward(
     """
     if create_graph:
         raise argument_error("backward", "create_graph")
+    retain_graph = flag("backward", "retain_graph", retain_graph)
     if not isinstance(y, Tensor):
         raise TypeError(f"[backward] y must be a Tensor, got {kind_of(y)}")
     if isinstance(dy, Tensor) and dy.data.matches(y.data):

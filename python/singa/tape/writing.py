@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import singa_wrap as _c
 from ..raw.arrays import fill
+from ..raw.calls import checks_flags
 from ..raw.check import integer, number
 from .elements import as_raw, flattened, from_array
 from .grad_mode import state
@@ -26,6 +27,7 @@ class Writing:
 
     data: Any  # of Tensor
 
+    @checks_flags
     def set_value(self: Any, x: ArrayLike | Tensor, inplace: bool = True) -> Tensor:
         """Fills with a number, or with the elements of an array that broadcasts to its shape.
 
@@ -106,6 +108,7 @@ class Writing:
 
     # Random fills, from the device's sequence. Each returns the tensor that it filled.
 
+    @checks_flags
     def bernoulli(self: Any, p: float, inplace: bool = True) -> Tensor:
         """1 with probability p, else 0.
 
@@ -116,6 +119,7 @@ class Writing:
         _c.Bernoulli(number("bernoulli", "p", p), t.data)
         return t
 
+    @checks_flags
     def gaussian(self: Any, mean: float, std: float, inplace: bool = True) -> Tensor:
         """Normally distributed.
 
@@ -127,6 +131,7 @@ class Writing:
         _c.Gaussian(number("gaussian", "mean", mean), number("gaussian", "std", std), t.data)
         return t
 
+    @checks_flags
     def uniform(self: Any, low: float, high: float, inplace: bool = True) -> Tensor:
         """Uniform in [low, high).
 

@@ -6,7 +6,7 @@ import inspect
 import numpy as np
 import pytest
 import singa
-from singa import data, layer, metric, model, models, opt, tensor, training
+from singa import autograd, data, layer, metric, model, models, opt, tensor, training
 from singa.raw import calls
 
 X, Y = np.ones((4, 3), np.float32), np.zeros(4, np.int32)
@@ -197,3 +197,59 @@ def test_recurrent_layers_name_their_number_of_features():
     ):
         with pytest.raises(ValueError, match=said):
             kind(4, 6)(x)
+
+
+def flags():
+    """Public functions and methods of tensors, with each argument that is a flag by annotation."""
+    for owner in (singa, autograd, tensor, tensor.Tensor):
+        for name in dir(owner) if owner is tensor.Tensor else owner.__all__:
+            function = getattr(owner, name, None)
+            if name.startswith("_") or not inspect.isfunction(function):
+                continue
+            for flag, kind in inspect.unwrap(function).__annotations__.items():
+                if flag != "return" and kind in ("bool", "bool | None", "bool | int"):
+                    place = f"{owner.__name__}.{name}"
+                    yield pytest.param(function, place, flag, id=f"{place}.{flag}")
+
+
+def ones(*shape):
+    return tensor.from_numpy(np.ones(shape, np.float32))
+
+
+def arguments_of(place):
+    """What a function takes in front of its flags."""
+    name, x, image = place.split(".")[-1], ones(2, 3), ones(1, 2, 4, 4)
+    if name == "layout_report" or (name.startswith("set_") and name != "set_value"):
+        return ()
+    if name in ("batchnorm_2d", "sync_batchnorm_2d"):
+        handle = singa.singa_wrap.BatchNormHandle(0.9, image.data)
+        others = [ones(2) for _ in range(4)] + [None] * name.startswith("sync")  # communicator
+        return (handle, image, *others)
+    further = {
+        "gemm": (ones(3, 2),),
+        "linear": (ones(3, 2),),
+        "isclose": (x,),
+        "kl_div": (x,),
+        "searchsorted": (x,),
+        "topk": (2,),
+        "multinomial": (2,),
+        "bernoulli": (0.5,),
+        "gaussian": (0, 1),
+        "uniform": (0, 1),
+        "set_value": (0,),
+    }
+    images = {
+        "grid_sample": (ones(1, 2, 2, 2),),
+        "interpolate": (),
+        "resize": (),
+        "rotary_embedding": (ones(4, 2), ones(4, 2)),
+        "scaled_dot_product_attention": (image, image),
+    }
+    return (image, *images[name]) if name in images else (x, *further.get(name, ()))
+
+
+@pytest.mark.parametrize(("function", "place", "flag"), list(flags()))
+def test_functions_take_no_text_for_a_truth(function, place, flag):
+    wanted = rf"{flag} must be (True or False|a bool)|has no argument '{flag}'"
+    with pytest.raises(TypeError, match=wanted):
+        function(*arguments_of(place), **{flag: "no"})

@@ -5,6 +5,7 @@
 
 #include "backend/cpu/parts_product/offer.h"
 #include "backend/cpu/parts_product/product.h"
+#include "core/device/cache_size.h"
 #include "model/dispatch/kernel.h"
 #include "singa/core/environment.h"
 #include "singa/dispatch/plan_cache.h"
@@ -92,7 +93,9 @@ bool Pays(int64_t rows, int64_t columns, int64_t terms) {
   // factor's panels share, and of storing a sum, which its terms share. Measured with one thread,
   // beside oneDNN.
   const auto share = [](int64_t length) { return 1 / static_cast<double>(length); };
-  const double most = by.parts == batch_blocked::kMostParts ? 0.0145 : 0.032;
+  const int64_t numbers = rows * columns + (rows + columns) * terms;
+  const bool is_cached = numbers * static_cast<int64_t>(sizeof(float)) <= kStreamedBytes;
+  const double most = by.parts == batch_blocked::kMostParts ? 0.0145 : is_cached ? 0.032 : 0.018;
   return share(rows) + share(columns) + share(terms) < most;
 }
 

@@ -72,6 +72,8 @@ def integers(op: str, name: str, values: Any, least: int | None = None) -> tuple
 
 def flag(op: str, name: str, value: Any, others: str = "") -> bool:
     """True or False, also as 1, 0 and NumPy's."""
+    if value is True or value is False:
+        return value
     whole = isinstance(value, (int, np.integer)) and value in (0, 1)
     if whole or isinstance(value, np.bool_):
         return bool(value)

@@ -28,7 +28,8 @@ _NONE = (_c.ActivationKind_kNone, 0.0, 0.0)
 
 def _chosen(relu: bool, activation: str | None) -> tuple[int, float, float]:
     """The activation of a batch norm with these arguments."""
-    relu = flag("BatchNorm2d", "relu", relu)
+    if relu is not False:
+        relu = flag("BatchNorm2d", "relu", relu)
     if activation is not None and (relu or activation not in ACTIVATIONS):
         raise ValueError(
             "[BatchNorm2d] activation must be None with relu, else one of "

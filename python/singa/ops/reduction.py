@@ -39,7 +39,9 @@ class Reduction(BuiltinOperator):
     def __init__(self, axes: Axes = None, keepdims: bool | int = 1) -> None:
         super().__init__()
         self.axes: tuple[int, ...] = axes_of(type(self).__name__, axes)
-        self.keepdims: bool = flag(type(self).__name__, "keepdims", keepdims)
+        if keepdims not in (0, 1):
+            flag(type(self).__name__, "keepdims", keepdims)
+        self.keepdims: bool = bool(keepdims)
 
     def forward(self, x: Raw) -> Raw:
         y = _c.Reduce(self.code, x, self.axes, self.keepdims)

@@ -174,7 +174,8 @@ def backward(
     """
     if create_graph:
         raise argument_error("backward", "create_graph")
-    retain_graph = flag("backward", "retain_graph", retain_graph)
+    if retain_graph is not False:
+        retain_graph = flag("backward", "retain_graph", retain_graph)
     if not isinstance(y, Tensor):
         raise TypeError(f"[backward] y must be a Tensor, got {kind_of(y)}")
     if isinstance(dy, Tensor) and dy.data.matches(y.data):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from .. import singa_wrap as _c
 from ..dtypes import int64
 from ..raw.arrays import full
-from ..raw.check import flag, fraction, integer, number, one_of, positive
+from ..raw.calls import checks_flags
+from ..raw.check import fraction, integer, number, one_of, positive
 from ..tape.arguments import also_named
 from ..tape.grad_mode import training as is_training
 from ..tape.tensor import Tensor
@@ -222,6 +223,7 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float | None = None) -> Te
     return SoftPlus(beta, threshold)(x)[0]
 
 
+@checks_flags
 def hardtanh(
     x: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
@@ -231,11 +233,10 @@ def hardtanh(
     >>> autograd.hardtanh(tensor.Tensor(data=[-2.0, 0.5, 3.0]))
     Tensor([-1. ,  0.5,  1. ], dtype=float32)
     """
-    if inplace is not False:
-        flag("hardtanh", "inplace", inplace)
     return HardTanh(min_val, max_val)(x)[0]
 
 
+@checks_flags
 def elu(x: Tensor, alpha: float = 1, inplace: bool = False) -> Tensor:
     """ELU: x where x >= 0, else alpha·(e^x - 1). Clevert et al. 2016. `inplace` is PyTorch's, and
     changes nothing.
@@ -245,11 +246,10 @@ def elu(x: Tensor, alpha: float = 1, inplace: bool = False) -> Tensor:
     >>> autograd.elu(tensor.Tensor(data=[-1.0, 0.0, 2.0]))
     Tensor([-0.6321,  0.    ,  2.    ], dtype=float32)
     """
-    if inplace is not False:
-        flag("elu", "inplace", inplace)
     return Elu(alpha)(x)[0]
 
 
+@checks_flags
 def celu(x: Tensor, alpha: float = 1, inplace: bool = False) -> Tensor:
     """CELU: x where x >= 0, else alpha·(e^(x / alpha) - 1). Barron 2017. `inplace` is PyTorch's,
     and changes nothing.
@@ -259,8 +259,6 @@ def celu(x: Tensor, alpha: float = 1, inplace: bool = False) -> Tensor:
     >>> autograd.celu(tensor.Tensor(data=[-1.0, 0.0, 2.0]), 0.5)
     Tensor([-0.4323,  0.    ,  2.    ], dtype=float32)
     """
-    if inplace is not False:
-        flag("celu", "inplace", inplace)
     return Celu(alpha)(x)[0]
 
 
@@ -275,6 +273,7 @@ def selu(x: Tensor, alpha: float = 1.67326, gamma: float = 1.0507) -> Tensor:
     return SeLU(alpha, gamma)(x)[0]
 
 
+@checks_flags
 def leakyrelu(x: Tensor, a: float = 0.01, inplace: bool = False) -> Tensor:
     """Leaky ReLU: x where x >= 0, else a·x. `inplace` is PyTorch's, and changes nothing.
 
@@ -283,8 +282,6 @@ def leakyrelu(x: Tensor, a: float = 0.01, inplace: bool = False) -> Tensor:
     >>> autograd.leakyrelu(tensor.Tensor(data=[-2.0, 3.0]), 0.1)
     Tensor([-0.2,  3. ], dtype=float32)
     """
-    if inplace is not False:
-        flag("leakyrelu", "inplace", inplace)
     return LeakyRelu(a)(x)[0]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from ops.case import ABOVE_ONE, POSITIVE, UNIT, VALUES, Family, X, apart, torch, uniform
+from singa import autograd
 
 CASES = Family()
 call, alike = CASES.call, CASES.alike
@@ -11,11 +12,11 @@ call, alike = CASES.call, CASES.alike
 # Functions of one tensor.
 
 for _x, _operators in [
-    (X, "Abs Asinh Atan Ceil Cos Cosh Erf Exp Exp2 Floor Gelu Negative ReLU Sigmoid Sign Silu Sin"),
-    (X, "Sinh Square Tan Tanh Trunc"),
-    (UNIT, "Acos Asin Atanh"),
+    (X, "Abs Asinh Atan Ceil Cos Cosh Erf Erfc Exp Exp2 Floor Gelu Negative ReLU Sigmoid Sign"),
+    (X, "Silu Sin Sinh Square Tan Tanh Trunc"),
+    (UNIT, "Acos Asin Atanh Erfinv"),
     (ABOVE_ONE, "Acosh"),
-    (POSITIVE, "Log Log2 Log10 Reciprocal Sqrt"),
+    (POSITIVE, "Lgamma Log Log2 Log10 Reciprocal Sqrt"),
     (3 * X, "HardSwish Mish"),
     (4 * X, "ReLU6"),
 ]:
@@ -54,6 +55,17 @@ for _name in ("isnan", "isinf", "isfinite"):
     call(_name, "NotEqual Equal Less", _SPECIAL, **VALUES)
 _SIGNED = np.array([-0.0, 0.0, np.inf, -np.inf, -2.5, 1e-30])
 call("signbit", "CopySign Less", [_SIGNED], **VALUES)
+_BETWEEN_POLES = uniform(3, 4, 5, low=-2.9, high=-2.1)
+call("lgamma below 0", "Lgamma", [_BETWEEN_POLES])
+for _place, _x in [("", POSITIVE), (" below 0", _BETWEEN_POLES)]:
+    call(f"digamma{_place}", "Polygamma", [_x])
+    for _order in (1, 4):
+        CASES.add(
+            *(f"polygamma of order {_order}{_place}", "Polygamma"),
+            lambda x, n=_order: autograd.polygamma(n, x),
+            lambda x, n=_order: torch.polygamma(n, x),
+            [_x],
+        )
 call("rsqrt", "Sqrt Reciprocal", [POSITIVE], one_step=False)
 call("nan_to_num", "Where", [X], 0.5, 9.0, -8.0, one_step=False)
 

@@ -53,4 +53,6 @@ for _name, _operator in (("left", "ShiftLeft"), ("right", "ShiftRight")):
         theirs=lambda a, b, name=_name: getattr(torch, f"bitwise_{name}_shift")(a.int(), b.int()),
         **_BITS,
     )
+for _name, _operator in (("gcd", "Gcd"), ("lcm", "Lcm")):
+    call(_name, _operator, _INTEGERS, **_BITS)
 call("bitwise_not", "Not", [_INTEGERS[0]], constants=(0,), differentiable=False)

@@ -67,13 +67,17 @@ enum class UnaryOp : int {
   kLogSigmoid,  ///< log(sigmoid(x))
   kExpm1,       ///< e^x − 1, exact to rounding near 0
   kLog1p,       ///< log(1 + x), likewise
+  kErfc,        ///< 1 − erf(x), exact to rounding for large x
+  kErfInverse,  ///< the y with erf(y) = x
+  kLogGamma,    ///< log |Γ(x)|
+  kPolyGamma,   ///< the derivative of order a of ψ(x) = Γ'(x) / Γ(x), a a whole number >= 0
   kCount
 };
 
 /// The result has x's type. Integers wrap around; integer a / 0 is 0. Raises TypeError if the
 /// function needs a float type and x has another one, if x has an integer type and a or b is not a
 /// whole number, and for differences of bools; std::invalid_argument for an integer to a negative
-/// power.
+/// power, and for an order of kPolyGamma that is not a whole number of 0 to 169.
 SINGA_API Tensor Unary(UnaryOp op, const Tensor& x, double a = 0, double b = 0);
 /// The tensor of forward that a derivative is computed from.
 enum class Saved : int { kNothing, kX, kY, kXOrY };
@@ -124,6 +128,8 @@ enum class BinaryOp : int {
   kBitXor,
   kShiftLeft,   ///< a·2^b, 0 for b < 0 and for b of a's bits or more
   kShiftRight,  ///< floor(a / 2^b); -1 or 0 by the sign of a for such b
+  kGcd,         ///< the greatest common divisor, which is not negative; 0 of zeros
+  kLcm,         ///< the least common multiple, which is not negative; 0 where a or b is
   kCount
 };
 

@@ -42,7 +42,7 @@ _INTERNAL = frozenset(
         *("beside_number", "combined", "constant_beside", "inverse", "with_operands"),
         *("cubic_far", "cubic_near", "folded", "odd_padding_of", "odd_pads", "reflected"),
         *("TargetLoss", "as_float", "function_of", "in_type", "is_one", "sampled"),
-        *("softmax_along", "tap", "wider"),
+        *("floating", "softmax_along", "tap", "wider"),
     ]
 )
 
@@ -70,6 +70,7 @@ if TYPE_CHECKING:  # type checkers follow the imports
     from .sampling import *
     from .searching import *
     from .sorting import *
+    from .special import *
     from .statistics import *
     from .transcendental import *
 else:

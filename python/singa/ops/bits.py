@@ -1,4 +1,4 @@
-"""Functions of the bits of integers. They have no gradient."""
+"""Functions of integers: their bits, and common divisors. They have no gradient."""
 
 from __future__ import annotations
 
@@ -40,26 +40,38 @@ class BitXor(_OfBits):
     code = _c.BinaryOp_kBitXor
 
 
-class _Shift(_OfBits):
-    """Base class of shifts, which bools do not have."""
+class _OfIntegers(_OfBits):
+    """Base class of functions that bools do not have."""
 
     def forward(self, a: Raw, b: Raw) -> Raw:
         given = [BY_VALUE[x.data_type()] for x in (a, b)]
         if bool_ in given:
-            raise TypeError(f"[{type(self).__name__}] shifts integers, got {given[0]}, {given[1]}")
+            raise TypeError(f"[{type(self).__name__}] takes integers, got {given[0]}, {given[1]}")
         return super().forward(a, b)
 
 
-class ShiftLeft(_Shift):
+class ShiftLeft(_OfIntegers):
     """a·2^b."""
 
     code = _c.BinaryOp_kShiftLeft
 
 
-class ShiftRight(_Shift):
+class ShiftRight(_OfIntegers):
     """floor(a / 2^b)."""
 
     code = _c.BinaryOp_kShiftRight
+
+
+class Gcd(_OfIntegers):
+    """The greatest common divisor of a and b."""
+
+    code = _c.BinaryOp_kGcd
+
+
+class Lcm(_OfIntegers):
+    """The least common multiple of a and b."""
+
+    code = _c.BinaryOp_kLcm
 
 
 def inverse(x: Tensor) -> tuple[Operator, Tensor]:
@@ -143,3 +155,27 @@ def bitwise_right_shift(a: Any, b: Any) -> Tensor:
     Tensor([-3, 24], dtype=int32)
     """
     return combined(ShiftRight, a, b)
+
+
+def gcd(a: Any, b: Any) -> Tensor:
+    """The greatest common divisor of integers, with broadcasting. It is not negative, and 0 where
+    both are.
+
+    Raises TypeError for floats and bools, ValueError for shapes that do not broadcast.
+
+    >>> autograd.gcd(tensor.Tensor(data=[12, -8, 0], dtype="int32"), 18)
+    Tensor([ 6,  2, 18], dtype=int32)
+    """
+    return combined(Gcd, a, b)
+
+
+def lcm(a: Any, b: Any) -> Tensor:
+    """The least common multiple of integers, with broadcasting. It is not negative, and 0 where one
+    of them is.
+
+    Raises TypeError for floats and bools, ValueError for shapes that do not broadcast.
+
+    >>> autograd.lcm(tensor.Tensor(data=[4, -6, 0], dtype="int32"), 10)
+    Tensor([20, 30,  0], dtype=int32)
+    """
+    return combined(Lcm, a, b)

@@ -78,6 +78,11 @@ def as_float(op: str, t: Tensor, dtype: Any) -> Tensor:
     return cast(t, dtype)
 
 
+def floating(x: Any) -> Any:
+    """x, integers as float32."""
+    return converted(x, float32) if isinstance(x, Tensor) and not is_float(x.dtype) else x
+
+
 def autocast_operands(*xs: Any) -> tuple[Any, ...]:
     """Converts float32 operands of a matrix product to this thread's autocast type, if it has
     one."""

@@ -25,7 +25,7 @@ from .arithmetic import (
     with_operands,
 )
 from .base import tensor_of
-from .conversion import Promoting, cast, converted
+from .conversion import Promoting, cast, floating
 from .elementwise import Elementwise, abs, reciprocal, sqrt
 from .indexing import where
 
@@ -125,18 +125,13 @@ class Exp2(Elementwise):
     code: int = _c.UnaryOp_kExp2
 
 
-def _floating(x: Any) -> Any:
-    """Integers as float32."""
-    return converted(x, float32) if isinstance(x, Tensor) and not is_float(x.dtype) else x
-
-
 def expm1(x: Tensor) -> Tensor:
     """e^x - 1, exact to rounding near 0 as well. Integers count as float32.
 
     >>> autograd.expm1(tensor.Tensor(data=[0.0, 1.0]))
     Tensor([0.    , 1.7183], dtype=float32)
     """
-    return Expm1()(_floating(x))[0]
+    return Expm1()(floating(x))[0]
 
 
 def log1p(x: Tensor) -> Tensor:
@@ -145,7 +140,7 @@ def log1p(x: Tensor) -> Tensor:
     >>> autograd.log1p(tensor.Tensor(data=[0.0, 1.0]))
     Tensor([0.    , 0.6931], dtype=float32)
     """
-    return Log1p()(_floating(x))[0]
+    return Log1p()(floating(x))[0]
 
 
 def atan2(y: Any, x: Any) -> Tensor:
@@ -160,7 +155,7 @@ def atan2(y: Any, x: Any) -> Tensor:
     Tensor([0.7854, 3.1416], dtype=float32)
     """
     like = y if isinstance(y, Tensor) else x if isinstance(x, Tensor) else None
-    return Atan2()(_floating(tensor_of(y, like)), _floating(tensor_of(x, like)))[0]
+    return Atan2()(floating(tensor_of(y, like)), floating(tensor_of(x, like)))[0]
 
 
 def log2(x: Tensor) -> Tensor:
@@ -169,7 +164,7 @@ def log2(x: Tensor) -> Tensor:
     >>> autograd.log2(tensor.Tensor(data=[1.0, 8.0]))
     Tensor([0., 3.], dtype=float32)
     """
-    return Log2()(_floating(x))[0]
+    return Log2()(floating(x))[0]
 
 
 def log10(x: Tensor) -> Tensor:
@@ -178,7 +173,7 @@ def log10(x: Tensor) -> Tensor:
     >>> autograd.log10(tensor.Tensor(data=[1.0, 1000.0]))
     Tensor([0., 3.], dtype=float32)
     """
-    return Log10()(_floating(x))[0]
+    return Log10()(floating(x))[0]
 
 
 def exp2(x: Tensor) -> Tensor:
@@ -187,7 +182,7 @@ def exp2(x: Tensor) -> Tensor:
     >>> autograd.exp2(tensor.Tensor(data=[-1.0, 3.0]))
     Tensor([0.5, 8. ], dtype=float32)
     """
-    return Exp2()(_floating(x))[0]
+    return Exp2()(floating(x))[0]
 
 
 def rsqrt(x: Tensor) -> Tensor:
@@ -196,7 +191,7 @@ def rsqrt(x: Tensor) -> Tensor:
     >>> autograd.rsqrt(tensor.Tensor(data=[4.0, 0.25]))
     Tensor([0.5, 2. ], dtype=float32)
     """
-    return reciprocal(sqrt(_floating(x)))
+    return reciprocal(sqrt(floating(x)))
 
 
 def nan_to_num(

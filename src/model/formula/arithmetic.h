@@ -95,6 +95,22 @@ constexpr C ShiftRight(C a, C b) {
   if (b < 0 || b >= static_cast<C>(8 * sizeof(C))) return a < 0 ? -1 : 0;
   return a >> b;
 }
+/// The greatest common divisor of integers, which is not negative; 0 of zeros.
+template <class C>
+constexpr C Gcd(C a, C b) {
+  while (b != 0) {
+    const C rest = Fmod(a, b);
+    a = b;
+    b = rest;
+  }
+  return a < 0 ? Negate(a) : a;
+}
+/// The least common multiple of integers, which is not negative; 0 where one of them is.
+template <class C>
+constexpr C Lcm(C a, C b) {
+  const C multiple = Mul(Div(a, Gcd(a, b)), b);
+  return multiple < 0 ? Negate(multiple) : multiple;
+}
 /// Integers: by squaring, wrapping around; a negative exponent gives the truncated result.
 template <class C>
 constexpr C Pow(C a, C b) {

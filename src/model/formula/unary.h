@@ -12,6 +12,7 @@
 
 #include "model/formula/arithmetic.h"
 #include "model/formula/loop_kind.h"
+#include "model/formula/special.h"
 #include "singa/operation/elementwise.h"
 
 namespace singa::formula {

@@ -116,6 +116,7 @@ _NOT_WRITTEN = {
     *("SoftMaxCrossEntropy", "CrossEntropy", "BinaryCrossEntropy", "MeanSquareError"),
     "RankingLoss",
     *("ShiftLeft", "ShiftRight"),  # ONNX shifts integers without a sign alone
+    *("Erfinv", "Gcd", "Lcm", "Lgamma", "Polygamma"),
     "MaxPoolWithIndices",  # whose indices count from the first image in ONNX
     "_SyncBatchNorm2d",  # statistics of several ranks; in inference it is a _BatchNorm2d
 }

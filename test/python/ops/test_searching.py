@@ -247,7 +247,8 @@ def test_small_numbers_keep_their_digits(torch: ModuleType, dtype: str) -> None:
 
 def test_limits_of_functions_like_torch(torch: ModuleType) -> None:
     ends = np.float32([0.0, -1.0, -2.0, np.inf, -np.inf, np.nan, 1e30, -1e30])
-    for name in ("expm1", "log1p", "log2", "rsqrt", "nan_to_num"):
+    names = ("expm1", "log1p", "log2", "rsqrt", "nan_to_num", "erfc", "erfinv", "lgamma", "digamma")
+    for name in names:
         ours, theirs = getattr(autograd, name)(of(ends)), getattr(torch, name)(torch.tensor(ends))
         np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-6)
     for dtype in ("float16", "bfloat16", "float64"):
@@ -283,8 +284,9 @@ def test_the_gradient_of_an_angle_at_the_origin_is_0() -> None:
 
 def test_integers_count_as_floats() -> None:
     n = of(np.array([1, 4]))
-    for name in ("expm1", "log1p", "log2", "rsqrt"):
+    for name in ("expm1", "log1p", "log2", "rsqrt", "erfc", "erfinv", "lgamma", "digamma"):
         assert getattr(autograd, name)(n).dtype == tensor.float32
+    assert autograd.polygamma(1, n).dtype == tensor.float32
     assert autograd.atan2(n, 2).dtype == autograd.atan2(1, n).dtype == tensor.float32
     assert autograd.nan_to_num(n) is n
 
@@ -297,6 +299,11 @@ def test_normalize_of_zeros_in_float16() -> None:
     ("call", "error", "message"),
     [
         (lambda: autograd.bincount(of([0.5])), TypeError, "integer"),
+        (lambda: autograd.polygamma(-1, of([0.5])), ValueError, r"n must be at least 0|n .*-1"),
+        (lambda: autograd.polygamma(170, of([0.5])), ValueError, "0 to 169, got 170"),
+        (lambda: autograd.polygamma(0.5, of([0.5])), ValueError, "whole number, got 0.5"),
+        (lambda: autograd.gcd(of([0.5]), 2), TypeError, "integers"),
+        (lambda: autograd.lcm(of([True]), 2), TypeError, "takes integers, got bool"),
         (lambda: autograd.bincount(of([-1])), ValueError, "-1"),
         (lambda: autograd.bincount(of([[1]])), ValueError, r"\(1, 1\)"),
         (lambda: autograd.bincount(of([1]), of([0.5, 1.0])), ValueError, r"\(2,\)"),

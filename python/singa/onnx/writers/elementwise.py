@@ -74,16 +74,22 @@ def softplus(call: Call) -> None:
     call.finish(y)
 
 
+@writes(ag.Erfc)
+def erfc(call: Call) -> None:
+    """1 - Erf(x), which is 0 where erfc(x) is less than a rounding of 1."""
+    call.node("Sub", [call.constant(1.0), call.step("Erf", call.inputs)])
+
+
 @writes(ag.Expm1)
 def expm1(call: Call) -> None:
-    """Tanh(x / 2)·(Exp(x) + 1), as the operator."""
+    """Tanh(x / 2)·(Exp(x) + 1), which keeps its digits near 0."""
     half = call.step("Tanh", [call.step("Mul", [call.inputs[0], call.constant(0.5)])])
     call.node("Mul", [half, call.step("Add", [call.step("Exp", call.inputs), call.constant(1.0)])])
 
 
 @writes(ag.Log1p)
 def log1p(call: Call) -> None:
-    """2·Atanh(x / (2 + x)) near 0, elsewhere Log(1 + x), as the operator."""
+    """2·Atanh(x / (2 + x)) near 0, where it keeps its digits, elsewhere Log(1 + x)."""
     (x,) = call.inputs
     quotient = call.step("Div", [x, call.step("Add", [x, call.constant(2.0)])])
     near = call.step("Mul", [call.step("Atanh", [quotient]), call.constant(2.0)])

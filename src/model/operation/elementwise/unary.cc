@@ -18,6 +18,12 @@ void CheckOp(UnaryOp op) {
         static_cast<int>(op));
 }
 
+// Up to there the factorials of a and of a + 1 are finite.
+void CheckOrder(UnaryOp op, const char* name, double a) {
+  Check(op != UnaryOp::kPolyGamma || (a == std::trunc(a) && a >= 0 && a <= 169), name,
+        "the order of a derivative is a whole number of 0 to 169, got ", a);
+}
+
 Scalars Constants(double a, double b) {
   Scalars scalars;
   scalars.v[0] = a;
@@ -30,6 +36,7 @@ void CheckArgument(UnaryOp op, const Tensor& x, double a, double b) {
   CheckOp(op);
   const char* name = UnaryName(op);
   CheckGiven(name, "x", x);
+  CheckOrder(op, name, a);
   if (IsFloat(x.data_type())) return;
   if (!TakesIntegers(op)) CheckFloat(name, "x", x);
   Check<TypeError>(a == std::trunc(a) && b == std::trunc(b), name, "constants ", a, ", ", b,
@@ -110,6 +117,7 @@ Tensor UnaryBackward(UnaryOp op, const Tensor& dy, const Tensor& x, const Tensor
   CheckOp(op);
   const char* name = UnaryBackwardName(op);
   CheckFloat(name, "dy", dy);
+  CheckOrder(op, name, a);
   if (!x.empty()) CheckLike(name, "x", x, "dy", dy);
   if (!y.empty()) CheckLike(name, "y", y, "dy", dy);
   switch (op) {

@@ -97,6 +97,9 @@ TEST(Binary, Integers) {
   EXPECT_EQ(Of(BinaryOp::kShiftLeft, {127, 1, 1}, {1, 7, 8}, kInt8), (Vector{-2, -128, 0}));
   EXPECT_EQ(Of(BinaryOp::kShiftRight, {-5, 5, -5, 5, -1}, {1, 1, 64, 64, -1}, kInt64),
             (Vector{-3, 2, -1, 0, -1}));
+  EXPECT_EQ(Of(BinaryOp::kGcd, {12, -8, 0, 0, -2147483648.0}, {18, 6, -5, 0, -1}, kInt32),
+            (Vector{6, 2, 5, 0, 1}));
+  EXPECT_EQ(Of(BinaryOp::kLcm, {4, -6, 0, 100}, {6, 4, 7, 3}, kInt8), (Vector{12, 12, 0, 44}));
   EXPECT_EQ(Of(BinaryOp::kPow, {3, -2, 0}, {4, 3, 0}, kInt64), (Vector{81, -8, 1}));
   EXPECT_EQ(Of(BinaryOp::kMin, {3, -2}, {4, -3}, kInt32), (Vector{3, -3}));
   EXPECT_EQ(Of(BinaryOp::kLess, {3, 4}, {4, 4}, kUInt8), (Vector{1, 0}));

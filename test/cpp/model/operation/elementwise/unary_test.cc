@@ -94,6 +94,9 @@ TEST(Unary, InfinitiesAndNan) {
   ExpectSame(Of(UnaryOp::kLog2, {8, 0, -1, kInf}), {3, -kInf, kNan, kInf});
   ExpectSame(Of(UnaryOp::kLog10, {1000, 0, -1, kInf}), {3, -kInf, kNan, kInf});
   ExpectSame(Of(UnaryOp::kExp2, {10, kInf, -kInf, kNan}), {1024, kInf, 0, kNan});
+  ExpectSame(Of(UnaryOp::kErfc, x), {0, 2, kNan});
+  ExpectSame(Of(UnaryOp::kErfInverse, {0, 1, -1, 2}), {0, kInf, -kInf, kNan});
+  ExpectSame(Of(UnaryOp::kLogGamma, x), {kInf, kInf, kNan});
   ExpectSame(Of(UnaryOp::kTrunc, {-1.5, 1.7, kInf, kNan}), {-1, 1, kInf, kNan});
   ExpectSame(Of(UnaryOp::kAbs, x), {kInf, kInf, kNan});
   ExpectSame(Of(UnaryOp::kSign, x), {1, -1, 0});
@@ -204,6 +207,9 @@ TEST(Unary, Integers) {
   EXPECT_EQ(Of(UnaryOp::kPowScalar, {-3, 2}, kInt64, 3), (Vector{-27, 8}));
   EXPECT_ERROR(std::invalid_argument, "to the power -1",
                Of(UnaryOp::kPowScalar, {1, 2}, kInt32, -1));
+  for (const double order : {-1.0, 0.5, 170.0})
+    EXPECT_ERROR(std::invalid_argument, "whole number of 0 to 169",
+                 Of(UnaryOp::kPolyGamma, {1, 2}, kFloat32, order));
   EXPECT_EQ(Of(UnaryOp::kScalarPow, {0, 10}, kInt32, 2), (Vector{1, 1024}));
   EXPECT_EQ(Of(UnaryOp::kClip, {-9, 0, 9}, kInt32, -1, 1), (Vector{-1, 0, 1}));
   EXPECT_EQ(Of(UnaryOp::kFloor, {-9, 0, 9}, kInt32), (Vector{-9, 0, 9}));

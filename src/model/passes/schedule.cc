@@ -135,6 +135,12 @@ class Simulation {
     return true;
   }
 
+  /// How much less it counts to compute again what is used after so many nodes.
+  double Patience(int nodes) const {
+    if (rule_.patience == 0) return 1;
+    return rule_.patience == 1 ? nodes : std::pow(nodes, rule_.patience);
+  }
+
   /// Drops results until so many bytes more fit into the budget.
   bool MakeRoom(size_t bytes) {
     while (used_ + bytes > budget_) {
@@ -143,8 +149,11 @@ class Simulation {
       for (int v : there_) {
         if (pins_[index(v)] > 0 || value(v).writer < 0) continue;
         const int next = NextUse(v);
-        const double score = Price(v, next) / static_cast<double>(value(v).bytes) /
-                             std::pow(static_cast<double>(next - now_), rule_.patience);
+        const double worth = static_cast<double>(value(v).bytes) * Patience(next - now_);
+        const auto& again = all_.again(value(v).writer);
+        // What it takes at least, so that few prices are looked for.
+        if (!again || again->work.time / worth >= least_score) continue;
+        const double score = Price(v, next) / worth;
         if (score < least_score) {
           least = v;
           least_score = score;

@@ -30,7 +30,9 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
         lambda t, F, x: (x.abs() + 0.5).log10() + t.exp2(x) + x * t.trunc(3 * x),
         lambda t, F, x: t.erfc(x) + t.erfinv(x / 9) + t.lgamma(x - 4) + t.digamma(x.abs() + 0.5),
         lambda t, F, x: t.polygamma(2, x.abs() + 0.5) + t.special.multigammaln(x.abs() + 3, 3),
-        lambda t, F, x: x * t.gcd((x * 99).long(), t.tensor(12)) + x * t.lcm((x * 9).long(), t.tensor(4)),
+        lambda t, F, x: (
+            x * t.gcd((x * 99).long(), t.tensor(12)) + x * t.lcm((x * 9).long(), t.tensor(4))
+        ),
         lambda t, F, x: F.glu(x[:, :, :, :4], -1),
         lambda t, F, x: t.ops.aten.elu(x, 0.7, 1.1, 2.0) + F.dropout(x, 1.0),
         lambda t, F, x: x * (x * 9).long().clamp(-3, 2**60) + x * (x * 9).long().clamp(-(2**60)),
@@ -85,6 +87,12 @@ _CALLS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
         lambda t, F, x: t.linalg.vector_norm(x, 0, 1) + t.linalg.vector_norm(x, -t.inf, 1),
         lambda t, F, x: x.sort(stable=True, dim=2)[0] + x.sort(stable=False, dim=1)[0],
         lambda t, F, x: x.sort(stable=True, dim=0, descending=True)[0],
+        lambda t, F, x: (
+            t.where(x > 1.2, t.nan, x).nanmedian(2)[0] + x.nanmedian() + x.median(1)[0][:, :1]
+        ),
+        lambda t, F, x: (
+            t.where(x > 1.2, t.nan, x).median(2)[0].nan_to_num(7) + x.nanmedian(2)[1] * x[:, :, 0]
+        ),
         lambda t, F, x: x.kthvalue(2, 2)[0] + x.median(2)[0] + x.median() + (x * 0.1 + 1).prod(),
         lambda t, F, x: x * x.max() + x * x.min() + t.cdist(x, x[:, :, :5] + 1),
         lambda t, F, x: x * t.dist(x, x.exp()) + x * t.dist(x, x[0, 0].exp(), 3),

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ... import autograd
+from ...dtypes import is_float
 from ...tensor import Tensor
 from .movement import select, slice_
 from .registry import Call, along_axis, computes, in_type_of_result
@@ -217,16 +218,27 @@ def kthvalue(
     return tuple(select(call, y, axis, k - 1) for y in found)
 
 
-@computes("median.dim")
+@computes("median.dim", "nanmedian.dim")
 @along_axis
 def median(call: Call, x: Tensor, axis: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """The middle element along an axis, of two the smaller one, and where it is."""
-    return kthvalue(call, x, (x.shape[axis] + 1) // 2, axis, keepdim)
+    """The middle element along an axis, of two the smaller one, and where it is. NaN, which sort
+    puts last, is that of `median` where there is one; `nanmedian` leaves it out."""
+    length = x.shape[axis]
+    if not is_float(x.dtype):
+        return kthvalue(call, x, (length + 1) // 2, axis, keepdim)
+    numbers = length - autograd.count_nonzero(autograd.isnan(x), axis, True)
+    if call.node.op.startswith("nanmedian"):
+        place = autograd.clip(numbers - 1, 0, None) // 2
+    else:
+        place = autograd.where((length - 1) // 2, numbers, autograd.equal(numbers, length))
+    found = [autograd.gather_elements(y, place, axis) for y in sort(call, x, axis)]
+    values, indices = found if keepdim else [autograd.squeeze(y, axis) for y in found]
+    return values, indices
 
 
-@computes("median")
+@computes("median", "nanmedian")
 def median_of_all(call: Call, x: Tensor) -> Tensor:
-    """The middle element, of two the smaller one."""
+    """The middle element, of two the smaller one, likewise."""
     return median(call, autograd.reshape(x, (-1,)), 0)[0]
 
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// The logarithm of the gamma function, its derivatives, and the inverse of erf. Numbers are computed
-// in double, and loops over them are LoopKind::kCalls.
+// The logarithm of the gamma function, its derivatives, and the inverse of erf. Numbers are
+// computed in double, and loops over them are LoopKind::kCalls.
 
 #include <cmath>
 #include <limits>
@@ -41,8 +41,8 @@ constexpr double Digamma(double x) {
   return sum + (std::log(x) - 0.5 / x - tail);
 }
 
-/// Hurwitz's ζ(s, q) = Σ (q + k)^−s over k >= 0, for s >= 2 and q > 0, by the summation of Euler and
-/// Maclaurin.
+/// Hurwitz's ζ(s, q) = Σ (q + k)^−s over k >= 0, for s >= 2 and q > 0, by the summation of Euler
+/// and Maclaurin.
 constexpr double HurwitzZeta(double s, double q) {
   double sum = 0;
   // No more terms for orders that no function offers.
@@ -75,7 +75,7 @@ constexpr double DigammaDerivative(int n, double x) {
   } else if (x != std::floor(x)) {
     // The terms of the sum behind 0, and those before it. Both distances are exact.
     const double below = std::floor(x), after = x - below, before = (below + 1) - x;
-    zeta = HurwitzZeta(s, after) + sign * (HurwitzZeta(s, before) - HurwitzZeta(s, 1 - x));
+    zeta = (HurwitzZeta(s, after) + sign * HurwitzZeta(s, before)) - sign * HurwitzZeta(s, 1 - x);
   } else if (!std::isfinite(x)) {
     return std::numeric_limits<double>::quiet_NaN();
   }

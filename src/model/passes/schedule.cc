@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
+#include <tuple>
 #include <utility>
 
 namespace singa {
@@ -22,9 +24,19 @@ class Simulation {
         all_(temporaries),
         rule_(rule),
         is_there_(all_.values().size()),
+        entered_(all_.values().size()),
+        alone_(all_.values().size(), kNever),
         pins_(all_.values().size()),
         next_(all_.values().size()),
-        seen_(all_.nodes().size()) {}
+        seen_(all_.nodes().size()) {
+    for (size_t v = 0; v < alone_.size(); ++v) {
+      const Temporaries::Value& each = all_.values()[v];
+      if (each.writer < 0 || each.bytes == 0) continue;
+      if (const auto& again = all_.again(each.writer))
+        alone_[v] = again->work.time / static_cast<double>(each.bytes);
+    }
+    least_ = alone_;
+  }
 
   Schedule Run() {
     used_ = all_.prepared();
@@ -51,14 +63,25 @@ class Simulation {
     return next_[index(v)] == value(v).uses.size() && !value(v).stays && pins_[index(v)] == 0;
   }
 
+  using Entry = std::tuple<double, int, int>;
+  Entry EntryOf(int v) const { return {least_[index(v)], entered_[index(v)], v}; }
+  void SetLeast(int v, double price) {
+    if (price == least_[index(v)]) return;
+    there_.erase(EntryOf(v));
+    least_[index(v)] = price;
+    there_.insert(EntryOf(v));
+  }
+
   void Enter(int v) {
     if (std::exchange(is_there_[index(v)], char{1})) return;
-    there_.push_back(v);
+    entered_[index(v)] = ++entries_;
+    least_[index(v)] = alone_[index(v)];
+    there_.insert(EntryOf(v));
     used_ += value(v).bytes;
   }
   void Leave(int v) {
     if (!std::exchange(is_there_[index(v)], char{0})) return;
-    there_.erase(std::find(there_.begin(), there_.end(), v));
+    there_.erase(EntryOf(v));
     used_ -= value(v).bytes;
   }
   void Unpin(const std::vector<int>& values) {
@@ -128,6 +151,7 @@ class Simulation {
     for (int out : work.makes) {
       if (is_there_[index(out)] || (out != v && IsDone(out))) continue;
       Enter(out);
+      LowerPricesBehind(out);
       run.kept.push_back(out);
     }
     Unpin(work.reads);
@@ -146,14 +170,19 @@ class Simulation {
     while (used_ + bytes > budget_) {
       int least = -1;
       double least_score = kNever;
-      for (int v : there_) {
-        if (pins_[index(v)] > 0 || value(v).writer < 0) continue;
+      const double most_patience = Patience(static_cast<int>(all_.nodes().size()) - now_);
+      // Few prices are looked for, since others cannot be less.
+      for (auto entry = there_.begin(); entry != there_.end();) {
+        const auto [at_least, order, v] = *entry++;
+        if (at_least / most_patience >= least_score) break;
+        if (pins_[index(v)] > 0) continue;
         const int next = NextUse(v);
-        const double worth = static_cast<double>(value(v).bytes) * Patience(next - now_);
-        const auto& again = all_.again(value(v).writer);
-        // What it takes at least, so that few prices are looked for.
-        if (!again || again->work.time / worth >= least_score) continue;
-        const double score = Price(v, next) / worth;
+        const double patience = Patience(next - now_), bytes = static_cast<double>(value(v).bytes);
+        if (at_least / patience >= least_score) continue;
+        const double price = Price(v, next);
+        SetLeast(v, price / bytes);
+        const double all = rule_.counts_followers ? price + PriceOfFollowers(v) : price;
+        const double score = all / bytes / patience;
         if (score < least_score) {
           least = v;
           least_score = score;
@@ -193,7 +222,26 @@ class Simulation {
         open_.push_back(value(in).writer);
       }
     }
-    return rule_.counts_followers ? price + PriceOfFollowers(v) : price;
+    return price;
+  }
+
+  /// Forgets the prices of what `v` is needed for, at once or by way of others, since `v` is there
+  /// again. All other prices only rise: what is dropped, and later uses, add to them.
+  void LowerPricesBehind(int v) {
+    ++looks_;
+    open_ = all_.followers(v);
+    for (int length = 0; !open_.empty() && length < kLongest; ++length) {
+      next_open_.clear();
+      for (int node : open_) {
+        if (node >= now_ || std::exchange(seen_[index(node)], looks_) == looks_) continue;
+        for (int out : all_.again(node)->work.makes) {
+          if (is_there_[index(out)]) SetLeast(out, alone_[index(out)]);
+          const std::vector<int>& followers = all_.followers(out);
+          next_open_.insert(next_open_.end(), followers.begin(), followers.end());
+        }
+      }
+      open_.swap(next_open_);
+    }
   }
 
   /// Time to compute again what has been dropped and follows from `v`.
@@ -225,12 +273,16 @@ class Simulation {
   int now_ = 0;                 // the node that runs next
   size_t used_ = 0;             // bytes
   std::vector<char> is_there_;  // by value
-  std::vector<int> there_;
-  std::vector<int> pins_;     // how many runs that have begun need the value
-  std::vector<size_t> next_;  // how many of its uses are over
-  int looks_ = 0;             // calls of Price
-  std::vector<int> seen_;     // the last look at each node
-  std::vector<int> open_;
+  std::set<Entry> there_;
+  std::vector<int> entered_;   // by value: its turn among those that came
+  int entries_ = 0;            // how many came
+  std::vector<double> alone_;  // by value: time of its writer per byte; kNever: it cannot run again
+  std::vector<double> least_;  // by value: Price per byte, or less
+  std::vector<int> pins_;      // how many runs that have begun need the value
+  std::vector<size_t> next_;   // how many of its uses are over
+  int looks_ = 0;              // calls of Price
+  std::vector<int> seen_;      // the last look at each node
+  std::vector<int> open_, next_open_;
 };
 
 }  // namespace

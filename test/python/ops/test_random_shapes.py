@@ -34,7 +34,6 @@ _UNARY: dict[str, tuple[float, float, Callable[[Any, Any], Any], bool]] = {
     "celu": (-4, 4, lambda torch, x: torch.nn.functional.celu(x), False),
     "cos": (-4, 4, lambda torch, x: x.cos(), False),
     "cosh": (-3, 3, lambda torch, x: x.cosh(), False),
-    "digamma": (0.2, 9, lambda torch, x: x.digamma(), False),
     "erf": (-3, 3, lambda torch, x: x.erf(), False),
     "erfc": (-3, 3, lambda torch, x: x.erfc(), False),
     "erfinv": (-0.95, 0.95, lambda torch, x: x.erfinv(), True),

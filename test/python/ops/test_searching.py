@@ -299,11 +299,11 @@ def test_normalize_of_zeros_in_float16() -> None:
     ("call", "error", "message"),
     [
         (lambda: autograd.bincount(of([0.5])), TypeError, "integer"),
-        (lambda: autograd.polygamma(-1, of([0.5])), ValueError, r"n must be at least 0|n .*-1"),
+        (lambda: autograd.polygamma(-1, of([0.5])), ValueError, "n must not be negative, got -1"),
         (lambda: autograd.polygamma(170, of([0.5])), ValueError, "0 to 169, got 170"),
         (lambda: autograd.polygamma(0.5, of([0.5])), ValueError, "whole number, got 0.5"),
         (lambda: autograd.gcd(of([0.5]), 2), TypeError, "integers"),
-        (lambda: autograd.lcm(of([True]), 2), TypeError, "takes integers, got bool"),
+        (lambda: autograd.lcm(of([True]), of([True])), TypeError, "takes integers, got bool"),
         (lambda: autograd.bincount(of([-1])), ValueError, "-1"),
         (lambda: autograd.bincount(of([[1]])), ValueError, r"\(1, 1\)"),
         (lambda: autograd.bincount(of([1]), of([0.5, 1.0])), ValueError, r"\(2,\)"),

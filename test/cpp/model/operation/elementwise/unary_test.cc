@@ -19,9 +19,11 @@ struct Call {
 std::vector<Call> EveryCall() {
   std::vector<Call> calls = {{UnaryOp::kClip, -0.35, -0.3, 0.2},
                              {UnaryOp::kHardTanh, -0.35, -0.3, 0.2}};
-  for (int op = 0; op < static_cast<int>(UnaryOp::kCount); ++op)
-    calls.push_back(
-        {static_cast<UnaryOp>(op), op == static_cast<int>(UnaryOp::kAcosh) ? 1.1 : 0.2, 0.5, 1.5});
+  for (int i = 0; i < static_cast<int>(UnaryOp::kCount); ++i) {
+    const auto op = static_cast<UnaryOp>(i);
+    const double a = op == UnaryOp::kPolyGamma ? 2 : 0.5;  // an order
+    calls.push_back({op, op == UnaryOp::kAcosh ? 1.1 : 0.2, a, 1.5});
+  }
   return calls;
 }
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import singa_wrap as _c
-from ..dtypes import BY_VALUE, bfloat16, bool_, float32, float64, is_float, wide_type
+from ..dtypes import BY_VALUE, bfloat16, bool_, float64, is_float, wide_type
 from ..raw.calls import checks_flags
 from ..tape.grad_mode import no_grad
 from ..tape.tensor import Tensor
@@ -25,7 +25,7 @@ from .arithmetic import (
     with_operands,
 )
 from .base import tensor_of
-from .conversion import Promoting, cast, floating
+from .conversion import Promoting, cast, converted, floating
 from .elementwise import Elementwise, abs, reciprocal, sqrt
 from .indexing import where
 
@@ -311,7 +311,7 @@ def _floats(*xs: Any) -> list[Tensor]:
     """Operands as tensors, integers as float32."""
     like = next((x for x in xs if isinstance(x, Tensor)), None)
     tensors = [tensor_of(x, like) for x in xs]
-    return [x if is_float(x.dtype) else converted(x, float32) for x in tensors]
+    return [floating(x) for x in tensors]
 
 
 def fmod(a: Any, b: Any) -> Tensor:

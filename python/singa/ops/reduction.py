@@ -102,7 +102,29 @@ class ReduceMean(ReduceSum):
 
     code: int = _c.ReduceOp_kMean
 
+    #: Whether forward had images, and read them as they lie.
+    _pools = False
+
+    def forward(self, x: Raw) -> Raw:
+        self._pools = x.is_blocked() and self._is_over_images(x)
+        if not self._pools:
+            return super().forward(x)
+        self._shape = x.shape()
+        self.save(x)
+        y = _c.GlobalAveragePoolForward(x)
+        return y if self.keepdims else y.Reshape(self._shape[:2])
+
+    def _is_over_images(self, x: Raw) -> bool:
+        """Whether the mean is that of each image and channel."""
+        rank = len(x.shape())
+        axes = sorted([axis % rank for axis in self.axes if -rank <= axis < rank])
+        return 3 <= rank <= 5 and axes == [*range(2, rank)] and bool(x.size())
+
     def backward(self, dy: Raw) -> Raw:
+        if self._pools:
+            (x,) = self.load()
+            kept = (*self._shape[:2], *(1,) * (len(self._shape) - 2))
+            return _c.GlobalAveragePoolBackward(dy.Reshape(kept), self._shape, x)
         count = self._count() or 1
         return super().backward(_c.Unary(_c.UnaryOp_kMulScalar, dy, 1.0 / count))
 

@@ -5,17 +5,23 @@
 #include "core/layout/channel_lanes.h"
 #include "model/dispatch/dispatch.h"
 #include "model/operation/channel_scale/spec.h"
+#include "model/operation/channels_last.h"
+#include "singa/operation/reduce.h"
 
 namespace singa {
 namespace {
 
-/// Whether s has one number for each channel of x.
+bool IsPerImage(const Tensor& s, const Tensor& x) {
+  return s.rank() == 4 && s.shape(0) == x.shape(0);
+}
+
+/// Whether s has one number for each channel of x, or for each image.
 bool IsScaleOf(const Tensor& s, const Tensor& x) {
   if (x.rank() != 4 || (s.rank() != 3 && s.rank() != 4)) return false;
   if (s.data_type() != x.data_type() || s.device() != x.device()) return false;
-  const bool images = s.rank() == 3 || s.shape(0) == 1 || s.shape(0) == x.shape(0);
-  return images && s.shape(-3) == x.shape(1) && s.shape(-2) == 1 && s.shape(-1) == 1 &&
-         x.shape(2) * x.shape(3) > 1;
+  const bool images = s.rank() == 3 || s.shape(0) == 1 || IsPerImage(s, x);
+  const bool channels = s.shape(-3) == x.shape(1) || (s.shape(-3) == 1 && IsPerImage(s, x));
+  return images && channels && s.shape(-2) == 1 && s.shape(-1) == 1 && x.shape(2) * x.shape(3) > 1;
 }
 
 /// `t` lies in a layout with channels innermost.
@@ -26,14 +32,15 @@ bool HasChannelsInside(const Tensor& t) {
 
 ChannelScaleSpec SpecOf(const Tensor& x, const Tensor& s, const LayoutPtr& layout) {
   return {.shape = x.shape(),
-          .per_image = s.rank() == 4 && s.shape(0) == x.shape(0),
+          .per_image = IsPerImage(s, x),
           .dtype = x.data_type(),
           .x_layout = layout};
 }
 
 /// s in the Spec's shape.
 Tensor Shaped(const Tensor& s, const Shape& shape) {
-  return s.shape() == shape ? s : s.Reshape(shape);
+  if (s.shape() == shape) return s;
+  return s.size() == shape.Count() ? s.Reshape(shape) : s.Broadcast(shape).Contiguous();
 }
 
 }  // namespace
@@ -41,7 +48,8 @@ Tensor Shaped(const Tensor& s, const Shape& shape) {
 std::optional<Tensor> ScaleChannels(const Tensor& a, const Tensor& b) {
   const bool first = IsScaleOf(b, a);
   if (!first && !IsScaleOf(a, b)) return std::nullopt;
-  const Tensor &x = first ? a : b, &s = first ? b : a;
+  const Tensor x = AsChannelsLast(first ? a : b);
+  const Tensor& s = first ? b : a;
   if (!HasChannelsInside(x)) return std::nullopt;
   const ChannelScaleSpec spec = SpecOf(x, s, x.layout());
   return Call(spec, {x, Shaped(s, spec.s_shape())});
@@ -56,12 +64,16 @@ std::optional<std::vector<Tensor>> ScaleChannelsBackward(const Tensor& dy, const
   if (dy.data_type() != x.data_type()) return std::nullopt;
   const Tensor& laid = HasChannelsInside(x) ? x : dy;
   if (!HasChannelsInside(laid)) return std::nullopt;
+  // Sums of 16-bit floats would be rounded once for each channel.
+  const bool sums = s.size() != SpecOf(x, s, nullptr).s_shape().Count();
+  if (sums && SizeOf(x.data_type()) == 2 && (first ? need_b : need_a)) return std::nullopt;
   ChannelScaleBackwardSpec spec{SpecOf(x, s, laid.layout())};
   spec.need_x = first ? need_a : need_b;
   spec.need_s = first ? need_b : need_a;
   std::vector<Tensor> gradients =
       CallForAll(spec, {dy, x, Shaped(s, spec.s_shape())}, {.zeros = !need_a && !need_b});
-  if (spec.need_s) gradients[1] = Shaped(gradients[1], s.shape());
+  if (spec.need_s)
+    gradients[1] = sums ? SumTo(gradients[1], s.shape()) : Shaped(gradients[1], s.shape());
   if (!first) std::swap(gradients[0], gradients[1]);
   return gradients;
 }

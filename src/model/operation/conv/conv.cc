@@ -3,11 +3,10 @@
 #include <cstring>
 #include <utility>
 
-#include "core/layout/channel_lanes.h"
-#include "core/tensor/copy.h"
 #include "model/dispatch/dispatch.h"
 #include "model/operation/activation.h"
 #include "model/operation/batchnorm/statistics_type.h"
+#include "model/operation/channels_last.h"
 #include "model/operation/check.h"
 #include "model/operation/conv/geometry.h"
 #include "model/operation/conv/norm_conv_spec.h"
@@ -45,14 +44,6 @@ ConvSpec SpecOf(ConvPass pass, const Recorder& geometry, DType dtype, const Layo
           .plain = GetLayoutMode() == LayoutMode::kPlain,
           .threads = NumThreads(),
           .choice = ChoiceOf(handle)};
-}
-
-/// A permuted view of rows of features as the channels-last image that it is, on the CPU, to which
-/// the layout belongs; other tensors as they are.
-Tensor AsChannelsLast(const Tensor& t) {
-  if (t.device()->kind() != DeviceKind::kCpu) return t;
-  const LayoutPtr layout = LaneLayout(t.shape(), t.data_type(), LaneTag::kNhwc);
-  return LiesAs(t, layout) ? t.ToLayout(layout) : t;
 }
 
 Tensor RunBackwardX(const char* op, const Tensor& dy, const Tensor& W, const LayoutPtr& x_layout,

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "core/layout/channel_lanes.h"
+#include "core/tensor/copy.h"
+#include "singa/core/tensor.h"
+
+namespace singa {
+
+/// A permuted view of rows of features as the channels-last image that it is, on the CPU, to which
+/// the layout belongs; other tensors as they are.
+inline Tensor AsChannelsLast(const Tensor& t) {
+  if (t.device()->kind() != DeviceKind::kCpu) return t;
+  const LayoutPtr layout = LaneLayout(t.shape(), t.data_type(), LaneTag::kNhwc);
+  return LiesAs(t, layout) ? t.ToLayout(layout) : t;
+}
+
+}  // namespace singa

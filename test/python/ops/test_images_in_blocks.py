@@ -1,0 +1,54 @@
+"""Operations on images that convolutions have left in their own layout give what they give of plain
+ones, and leave the image there."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import singa
+from singa import autograd, tensor
+from singa.tensor import Tensor
+
+pytestmark = pytest.mark.usefixtures("training")
+
+_OPERATIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "mean": lambda x, s: autograd.reduce_mean(x, (2, 3)),
+    "mean without axes": lambda x, s: autograd.reduce_mean(x, (-1, 2), False),
+    "mean of a method": lambda x, s: x.mean(axis=(2, 3), keepdims=True),
+    "scale of images": lambda x, s: x * s,
+    "scale in front": lambda x, s: s * x,
+}
+
+
+@pytest.mark.parametrize("name", _OPERATIONS)
+@pytest.mark.parametrize("channels", [16, 19])
+def test_images_stay_in_blocks(name: str, channels: int) -> None:
+    rng = np.random.default_rng(channels)
+    values = rng.standard_normal((3, channels, 5, 6)).astype(np.float32)
+    scale = rng.standard_normal((3, 1, 1, 1)).astype(np.float32)
+    results: list[list[Any]] = []
+    for is_blocked in (False, True):
+        x = tensor.from_numpy(values)
+        x = x.to_blocked() if is_blocked else x
+        assert x.is_blocked == is_blocked
+        x.stores_grad = x.requires_grad = True
+        s = Tensor(data=scale, stores_grad=True)
+        with singa.explain() as operations:
+            y = _OPERATIONS[name](x, s)
+        assert not [each for each in operations if each["op"] == "Reorder"]
+        found = autograd.gradients(y, np.ones(y.shape, np.float32))
+        results.append([t.numpy() for t in (y, found[x], *([found[s]] if s in found else []))])
+    for plain, blocked in zip(*results, strict=True):
+        assert blocked.shape == plain.shape
+        np.testing.assert_allclose(blocked, plain, rtol=1e-6, atol=1e-6)
+
+
+def test_the_gradient_of_a_mean_lies_as_the_image() -> None:
+    x = tensor.from_numpy(np.ones((2, 16, 4, 4), np.float32)).to_blocked()
+    x.stores_grad = x.requires_grad = True
+    for keepdims in (True, False):
+        op = autograd.ReduceMean((2, 3), keepdims)
+        dx = Tensor(data=op.backward(op(x)[0].data))
+        assert dx.is_blocked
+        np.testing.assert_array_equal(dx.numpy(), np.full(x.shape, 1 / 16, np.float32))

@@ -57,6 +57,12 @@ OTHER_FORWARD = {
     "lerp -inf": "likewise",
     "interpolate, bicubic, corners False inf": "weights of an element are added first",
     "interpolate, bicubic, corners False -inf": "likewise",
+    **{
+        f"{name}{place} {poison}": "PyTorch's zeta function, with which they are compared, is NaN"
+        for name in ("digamma", "polygamma of order 1", "polygamma of order 2")
+        for place in ("", " below 0")
+        for poison in ("inf", "-inf")
+    },
 }
 OTHER_BACKWARD = {
     **OTHER_FORWARD,

@@ -117,7 +117,7 @@ class ReduceMean(ReduceSum):
     def _is_over_images(self, x: Raw) -> bool:
         """Whether the mean is that of each image and channel."""
         rank = len(x.shape())
-        axes = sorted([axis % rank for axis in self.axes if -rank <= axis < rank])
+        axes = sorted([axis + rank if axis < 0 else axis for axis in self.axes])
         return 3 <= rank <= 5 and axes == [*range(2, rank)] and bool(x.size())
 
     def backward(self, dy: Raw) -> Raw:

@@ -53,3 +53,10 @@ def test_the_gradient_of_a_mean_lies_as_the_image() -> None:
         dx = Tensor(data=op.backward(op(x)[0].data))
         assert dx.is_blocked
         np.testing.assert_array_equal(dx.numpy(), np.full(x.shape, 1 / 16, np.float32))
+
+
+@pytest.mark.parametrize("axes", [(2, 3, 9), (2, -9), (2, 3, 3)])
+def test_axes_that_a_mean_cannot_have_are_refused(axes: tuple[int, ...]) -> None:
+    x = tensor.ones((2, 16, 4, 4)).to_blocked()
+    with pytest.raises(ValueError, match=r"ReduceMean. axis (-?9 is outside|3 appears twice)"):
+        autograd.reduce_mean(x, axes)

@@ -7,9 +7,10 @@
 namespace singa {
 
 /// A permuted view of rows of features as the channels-last image that it is, on the CPU, to which
-/// the layout belongs; other tensors as they are.
+/// the layout belongs, and of a type of its convolutions; other tensors as they are.
 inline Tensor AsChannelsLast(const Tensor& t) {
   if (t.device()->kind() != DeviceKind::kCpu) return t;
+  if (t.data_type() != kFloat32 && t.data_type() != kBFloat16) return t;
   const LayoutPtr layout = LaneLayout(t.shape(), t.data_type(), LaneTag::kNhwc);
   return LiesAs(t, layout) ? t.ToLayout(layout) : t;
 }

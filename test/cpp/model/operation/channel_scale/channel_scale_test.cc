@@ -72,6 +72,11 @@ TEST(ChannelScale, RowsOfFeaturesAreImages) {
     ExpectIn(got[0], LaneTag::kNhwc, "dx");
     EXPECT_EQ(Values(got[0]), Values(want[0]));
     ExpectSame(got[1], want[1], 64 * 0x1p-23, "ds");
+    // There are no layouts of other types.
+    for (const DType dtype : {kFloat64, kInt32}) {
+      const Tensor other = rows.AsType(dtype).Transpose({0, 3, 1, 2});
+      EXPECT_FALSE(Binary(BinaryOp::kMul, other, s.AsType(dtype)).is_blocked());
+    }
   }
 }
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import singa_wrap as _c
-from ..dtypes import as_dtype, bool_, float32, int64, is_float, wide_type
+from ..dtypes import as_dtype, bool_, int64, is_float, wide_type
 from ..raw.check import axis_of, integer, number
 from ..tape.arguments import also_named
 from ..tape.elements import as_raw
@@ -22,7 +22,7 @@ from ..tape.grad_mode import no_grad
 from ..tape.tensor import Tensor, wrap
 from .arithmetic import _or, equal, not_equal
 from .base import BuiltinOperator, tensor_of
-from .conversion import cast, converted
+from .conversion import cast, converted, floating
 from .indexing import gather_elements, where
 from .joining import cat
 from .movement import reshape, slice
@@ -310,7 +310,7 @@ def logcumsumexp(x: Tensor, axis: int) -> Tensor:
     Tensor([   0.    ,    0.6931, 1000.    ], dtype=float32)
     """
     axis = axis_of("logcumsumexp", axis, x.shape or (1,))
-    return _widely(logaddexp, x if is_float(x.dtype) else converted(x, float32), axis)
+    return _widely(logaddexp, floating(x), axis)
 
 
 @also_named(dim="axis")

@@ -79,7 +79,7 @@ def polygamma(n: int, x: Tensor) -> Tensor:
     """The derivative of order n of `digamma`, n at most 169; infinite at 0 and at negative whole
     numbers unless n is 0. Integers count as float32.
 
-    Raises ValueError for other n, TypeError for n that is not a whole number.
+    Raises ValueError for other n, TypeError for what is no number.
 
     >>> autograd.polygamma(1, tensor.Tensor(data=[0.5, 1.0, 5.0]))
     Tensor([4.9348, 1.6449, 0.2213], dtype=float32)

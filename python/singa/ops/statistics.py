@@ -15,7 +15,7 @@ from ..tape.arguments import also_named
 from ..tape.tensor import Tensor
 from .arithmetic import clip, equal, greater, not_equal
 from .base import BuiltinOperator, axes_of
-from .conversion import Promoting, as_float, cast, converted, in_type
+from .conversion import Promoting, as_float, cast, converted, floating, in_type
 from .elementwise import abs, sqrt
 from .reduction import (
     Axes,
@@ -291,7 +291,7 @@ def mean(*xs: Tensor, axis: Axes = None, keepdims: bool = False, dtype: Any = No
         options = {"axis": axis, "keepdims": keepdims, "dtype": dtype}
         return Mean()(*_listed_alone("mean", xs, options))[0]
     x = as_float("mean", xs[0], dtype)
-    return ReduceMean(axis, keepdims)(x if is_float(x.dtype) else converted(x, float32))[0]
+    return ReduceMean(axis, keepdims)(floating(x))[0]
 
 
 @checks_flags

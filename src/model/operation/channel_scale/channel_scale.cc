@@ -64,12 +64,12 @@ std::optional<std::vector<Tensor>> ScaleChannelsBackward(const Tensor& dy, const
   if (dy.data_type() != x.data_type()) return std::nullopt;
   const Tensor& laid = HasChannelsInside(x) ? x : dy;
   if (!HasChannelsInside(laid)) return std::nullopt;
-  // Sums of 16-bit floats would be rounded once for each channel.
-  const bool sums = s.size() != SpecOf(x, s, nullptr).s_shape().Count();
-  if (sums && SizeOf(x.data_type()) == 2 && (first ? need_b : need_a)) return std::nullopt;
   ChannelScaleBackwardSpec spec{SpecOf(x, s, laid.layout())};
   spec.need_x = first ? need_a : need_b;
   spec.need_s = first ? need_b : need_a;
+  // Sums of 16-bit floats would be rounded once for each channel.
+  const bool sums = s.size() != spec.s_shape().Count();
+  if (sums && spec.need_s && SizeOf(spec.dtype) == 2) return std::nullopt;
   std::vector<Tensor> gradients =
       CallForAll(spec, {dy, x, Shaped(s, spec.s_shape())}, {.zeros = !need_a && !need_b});
   if (spec.need_s)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -110,7 +111,7 @@ SINGA_MULTI_ISA void MoveTileOfPairs(const Places& outer, const Places& inner, c
                                      char* dst) {
   constexpr int64_t kBytes = sizeof(Word) / 2;
   constexpr int kBits = 8 * kBytes;
-  constexpr Word kLow = (Word(1) << kBits) - 1;
+  constexpr Word kLow = std::numeric_limits<Word>::max() >> kBits;
   int64_t o = 0;
   for (; o + 1 < outer.size; o += 2) {
     const char *first = src + outer.from[o], *second = src + outer.from[o + 1];
@@ -120,7 +121,8 @@ SINGA_MULTI_ISA void MoveTileOfPairs(const Places& outer, const Places& inner, c
       Word a, b;
       std::memcpy(&a, first + inner.from[i], sizeof(a));
       std::memcpy(&b, second + inner.from[i], sizeof(b));
-      const Word low = (a & kLow) | (b << kBits), high = (a >> kBits) | (b & ~kLow);
+      const auto low = static_cast<Word>((a & kLow) | (b << kBits));
+      const auto high = static_cast<Word>((a >> kBits) | (b & ~kLow));
       std::memcpy(to + inner.to[i], &low, sizeof(low));
       std::memcpy(to + inner.to[i + 1], &high, sizeof(high));
     }
@@ -166,7 +168,8 @@ BlockedReorder::BlockedReorder(const Placement& from, const Placement& to, size_
   inner_ = {a.Places(inner), b.Places(inner)};
   outer_ = {{0}, {0}};
   if (outer < static_cast<int64_t>(a.dims.size())) outer_ = {a.Places(outer), b.Places(outer)};
-  pairs_ = element_ <= 4 && InPairs(inner_.from, element_) && InPairs(outer_.to, element_);
+  const bool has_word = element_ == 1 || element_ == 2 || element_ == 4;
+  pairs_ = has_word && InPairs(inner_.from, element_) && InPairs(outer_.to, element_);
   rest_ = {{0}, {0}};
   for (int64_t axis = 0; axis < static_cast<int64_t>(a.dims.size()); ++axis) {
     if (axis == inner || axis == outer) continue;
@@ -214,7 +217,9 @@ void BlockedReorder::Move(const void* src, void* dst) const {
                   const Places inner = part(inner_, tile % across * kTile);
                   const char* s = from + rest_.from[r];
                   char* d = to + rest_.to[r];
-                  if (pairs_ && element_ == 2) {
+                  if (pairs_ && element_ == 1) {
+                    MoveTileOfPairs<uint16_t>(outer, inner, s, d);
+                  } else if (pairs_ && element_ == 2) {
                     MoveTileOfPairs<uint32_t>(outer, inner, s, d);
                   } else if (pairs_) {
                     MoveTileOfPairs<uint64_t>(outer, inner, s, d);

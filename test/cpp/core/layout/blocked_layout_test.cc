@@ -70,6 +70,24 @@ TEST(BlockedLayoutTest, PacksByTheDefinitionAndPadsWithZeros) {
   EXPECT_GT(blocked, 200);
 }
 
+TEST(BlockedLayoutTest, ElementsOfAnySizeComeBack) {
+  Random random(5);
+  for (int trial = 0; trial < 300; ++trial) {
+    const Placement placement = AnyPlacement(random);
+    for (const DType type : {kUInt8, kFloat16, kFloat32, kFloat64}) {
+      const LayoutPtr layout = MakeBlockedLayout(placement, type);
+      if (!layout) continue;  // row-major
+      SCOPED_TRACE(placement.dims.ToString() + " " + layout->ToString() + " of " + DTypeName(type));
+      std::vector<uint8_t> values(static_cast<size_t>(placement.dims.Count()) * SizeOf(type));
+      for (uint8_t& byte : values) byte = static_cast<uint8_t>(random.Int(0, 255));
+      std::vector<uint8_t> packed(layout->bytes()), back(values.size());
+      layout->Pack(values.data(), packed.data());
+      layout->Unpack(packed.data(), back.data());
+      ASSERT_EQ(back, values);
+    }
+  }
+}
+
 TEST(BlockedLayoutTest, ATagSaysTheWholePlacement) {
   Random random(4);
   for (int trial = 0; trial < 300; ++trial) {

@@ -29,6 +29,8 @@ class SINGA_API OpaqueLayout {
   virtual const char* backend() const = 0;
   /// Size of a Block in this layout, in bytes, including padding.
   virtual size_t bytes() const = 0;
+  /// Whether elements pad the tensor.
+  bool is_padded() const { return bytes() != static_cast<size_t>(shape_.Count()) * SizeOf(dtype_); }
   virtual size_t hash() const = 0;
   virtual bool Equals(const OpaqueLayout& other) const = 0;
   /// The common tag if there is one, such as "nChw16c" or "nhwc".

@@ -108,15 +108,16 @@ class StridedSpace {
   std::array<Axis, kMaxRank> axes_;
 };
 
-/// Of `out` (array 0) and inputs of its shape. Where `out` is opaque so are they: then it is the
-/// elements as they lie.
+/// Of `out` (array 0) and inputs of its shape. Where `out` is opaque so are they, or one number
+/// each: then it is the elements as they lie.
 template <int K>
 SINGA_INLINE StridedSpace<K> SpaceOf(std::span<const Tensor> in, const Tensor& out) {
   Shape shape = out.shape();
   std::array<Strides, K> strides;
   if (out.layout()) {
     shape = {StoredSize(out)};
-    strides.fill({1});
+    strides[0] = {1};
+    for (int k = 1; k < K; ++k) strides[k] = {in[k - 1].layout() ? 1 : 0};
   } else {
     strides[0] = out.strides();
     for (int k = 1; k < K; ++k) strides[k] = in[k - 1].strides();

@@ -126,9 +126,10 @@ class CallChecker final : public ArgumentVisitor {
     return {static_cast<const T*>(t.raw_data()), static_cast<size_t>(t.size())};
   }
 
-  /// An elementwise operation. All arguments are row-major with any strides. Where `keeps_zero`,
-  /// they may instead have one type and one opaque layout. The replay places the arguments as the
-  /// call did, and not as the plan asks.
+  /// An elementwise operation. All arguments are row-major with any strides. Where `keeps_zero`, or
+  /// without padding, they may instead have one type and one opaque layout; in one without padding,
+  /// inputs may be broadcast numbers. The replay places the arguments as the call did, and not as
+  /// the plan asks.
   void Elementwise(bool keeps_zero);
   /// The replay places the arguments as the call did. The Spec has checked the places itself.
   void KeepsPlaces();

@@ -56,7 +56,7 @@ std::optional<Form> FormOf(const Node& node) {
   };
   const bool all = std::all_of(node.outputs.begin(), node.outputs.end(), fits) &&
                    std::all_of(node.inputs.begin(), node.inputs.end(), [&](const Tensor& t) {
-                     return fits(t) || (!form.layout && !t.empty() && IsScalar(t));
+                     return fits(t) || (!t.empty() && IsScalar(t));
                    });
   return all && form.elements > 1 ? std::optional(form) : std::nullopt;
 }

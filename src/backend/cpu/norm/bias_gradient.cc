@@ -7,6 +7,7 @@
 #include "core/tensor/dtype_switch.h"
 #include "model/dispatch/kernel.h"
 #include "model/operation/conv/spec.h"
+#include "model/operation/reduce/spec.h"
 
 namespace singa::cpu {
 namespace {
@@ -95,9 +96,28 @@ PlanOrReason Make(const Spec& spec) {
   return MakeBiasGradient(*TagOf(spec), ShapeOfDy(spec), spec.dtype);
 }
 
+/// Sums for each channel of an image.
+std::optional<LaneTag> TagOf(const ReduceSpec& spec) {
+  const uint32_t beside_channels = ((uint32_t{1} << spec.shape.rank()) - 1) & ~2u;
+  if (spec.reduce != ReduceOp::kSum || spec.axes != beside_channels) return std::nullopt;
+  return LaneTagOf(spec.x_layout, spec.shape, spec.dtype);
+}
+
+std::string RefusesReduction(const ReduceSpec& spec) {
+  if (!spec.x_layout) return "only images in blocks";
+  if (std::string reason = RefusesStorage(spec.dtype); !reason.empty()) return reason;
+  return TagOf(spec) ? "" : "only sums for each channel";
+}
+
+PlanOrReason MakeReduction(const ReduceSpec& spec) {
+  return MakeBiasGradient(*TagOf(spec), spec.shape, spec.dtype);
+}
+
 }  // namespace
 
 SINGA_KERNELS(cpu) {
+  Register<ReduceSpec>(DeviceKind::kCpu, "cpu",
+                       {.refuses = RefusesReduction, .make = MakeReduction});
   Register<ConvSpec>(DeviceKind::kCpu, "cpu", {.refuses = Refuses, .make = Make});
   Register<ConvTransposeSpec>(DeviceKind::kCpu, "cpu", {.refuses = Refuses, .make = Make});
 }

@@ -1,6 +1,6 @@
-// Group and instance norm of images, row-major and channels-last. Both directions first take sums
-// of each channel of an image, join them into those of the groups, and then pass over the image
-// with a few numbers for each channel.
+// Group and instance norm of images, row-major, channels-last and in blocks of channels. Both
+// directions first take sums of each channel of an image, join them into those of the groups, and
+// then pass over the image with a few numbers for each channel.
 
 #include <algorithm>
 #include <array>
@@ -12,6 +12,7 @@
 #include "core/device/instruction_set.h"
 #include "core/device/parallel.h"
 #include "core/layout/channel_lanes.h"
+#include "core/tensor/round_up.h"
 #include "model/dispatch/kernel.h"
 #include "model/operation/norm/spec.h"
 #include "singa/core/half.h"
@@ -42,6 +43,7 @@ SINGA_MULTI_ISA void RunGradient(const T* dy, const T* x, T* dx, int64_t n, floa
 template <class T>
 struct RowMajorImage {
   static constexpr bool kAllGroups = false;
+  static int64_t Stored(int64_t channels) { return channels; }
   int64_t channels, positions, first, last;
 
   SINGA_MULTI_ISA void Sums(const T* x, double* sums) const {
@@ -82,11 +84,12 @@ constexpr int64_t kRows = 64;
 constexpr int64_t kColumns = 512;
 
 /// sums[s][c] = Σ f(i, c)[s] over the positions of channel c, where element i is the position's;
-/// `f` is one of the structs below.
-template <class F>
-SINGA_MULTI_ISA void ColumnSums(const F& f, int64_t channels, int64_t positions,
+/// `f` is one of the structs below. Where kLanes is not 0, it is the number of channels.
+template <int64_t kLanes, class F>
+SINGA_MULTI_ISA void ColumnSums(const F& f, int64_t columns, int64_t positions,
                                 const std::array<double*, F::kSums>& sums) {
-  float partial[F::kSums][kColumns];
+  float partial[F::kSums][kLanes > 0 ? kLanes : kColumns];
+  const int64_t channels = kLanes > 0 ? kLanes : columns;
   for (int64_t c = 0; c < channels; c += kColumns) {
     const int64_t width = std::min(kColumns, channels - c);
     for (double* sum : sums) std::fill_n(sum + c, width, 0.0);
@@ -134,9 +137,10 @@ struct GradientTerms {
   }
 };
 
-template <class T>
-SINGA_MULTI_ISA void NormalizeColumns(const T* x, T* y, int64_t channels, int64_t positions,
+template <int64_t kLanes, class T>
+SINGA_MULTI_ISA void NormalizeColumns(const T* x, T* y, int64_t columns, int64_t positions,
                                       const float* mean, const float* factor, const float* bias) {
+  const int64_t channels = kLanes > 0 ? kLanes : columns;
   for (int64_t p = 0; p < positions; ++p) {
 #pragma omp simd
     for (int64_t c = 0; c < channels; ++c)
@@ -145,10 +149,11 @@ SINGA_MULTI_ISA void NormalizeColumns(const T* x, T* y, int64_t channels, int64_
   }
 }
 
-template <class T>
-SINGA_MULTI_ISA void ColumnGradient(const T* dy, const T* x, T* dx, int64_t channels,
+template <int64_t kLanes, class T>
+SINGA_MULTI_ISA void ColumnGradient(const T* dy, const T* x, T* dx, int64_t columns,
                                     int64_t positions, const float* mean, const float* factor,
                                     const float* a, const float* b) {
+  const int64_t channels = kLanes > 0 ? kLanes : columns;
   for (int64_t p = 0; p < positions; ++p) {
 #pragma omp simd
     for (int64_t c = 0; c < channels; ++c)
@@ -157,30 +162,59 @@ SINGA_MULTI_ISA void ColumnGradient(const T* dy, const T* x, T* dx, int64_t chan
   }
 }
 
-template <class T>
-struct ChannelsLastImage {
+/// In blocks of so many channels, each of them a channels-last image; 0: one of all channels.
+template <int64_t kLanes, class T>
+struct BlocksImage {
   static constexpr bool kAllGroups = true;
+  static int64_t Stored(int64_t channels) {
+    return kLanes > 0 ? RoundUp(channels, kLanes) : channels;
+  }
   int64_t channels, positions, first, last;
 
+  /// Calls f(offset, first channel) for each block.
+  template <class F>
+  void ForBlocks(const F& f) const {
+    const int64_t width = kLanes > 0 ? kLanes : channels;
+    for (int64_t c = 0; c < channels; c += width) f(c * positions, c);
+  }
   void Sums(const T* x, double* sums) const {
-    ColumnSums(Value<T>{x}, channels, positions, {sums});
+    ForBlocks([&](int64_t at, int64_t c) {
+      ColumnSums<kLanes>(Value<T>{x + at}, channels, positions, {sums + c});
+    });
   }
   void Deviate(const T* x, const float* mean, double* sums, double* squares) const {
-    ColumnSums(Deviation<T>{x, mean}, channels, positions, {sums, squares});
+    ForBlocks([&](int64_t at, int64_t c) {
+      ColumnSums<kLanes>(Deviation<T>{x + at, mean + c}, channels, positions,
+                         {sums + c, squares + c});
+    });
   }
   void Normalize(const T* x, T* y, const float* mean, const float* factor,
                  const float* bias) const {
-    NormalizeColumns(x, y, channels, positions, mean, factor, bias);
+    ForBlocks([&](int64_t at, int64_t c) {
+      NormalizeColumns<kLanes>(x + at, y + at, channels, positions, mean + c, factor + c, bias + c);
+    });
   }
   void GradientSums(const T* dy, const T* x, const float* mean, double* sums,
                     double* products) const {
-    ColumnSums(GradientTerms<T>{dy, x, mean}, channels, positions, {sums, products});
+    ForBlocks([&](int64_t at, int64_t c) {
+      ColumnSums<kLanes>(GradientTerms<T>{dy + at, x + at, mean + c}, channels, positions,
+                         {sums + c, products + c});
+    });
   }
   void Gradient(const T* dy, const T* x, T* dx, const float* mean, const float* factor,
                 const float* a, const float* b) const {
-    ColumnGradient(dy, x, dx, channels, positions, mean, factor, a, b);
+    ForBlocks([&](int64_t at, int64_t c) {
+      ColumnGradient<kLanes>(dy + at, x + at, dx + at, channels, positions, mean + c, factor + c,
+                             a + c, b + c);
+    });
   }
 };
+template <class T>
+using ChannelsLastImage = BlocksImage<0, T>;
+template <class T>
+using Image8c = BlocksImage<8, T>;
+template <class T>
+using Image16c = BlocksImage<16, T>;
 
 /// Numbers of each channel of each image, in the workspace.
 class ChannelNumbers {
@@ -236,7 +270,15 @@ class GroupNormPlan : public Plan {
     for (int64_t c = group * width; c < (group + 1) * width; ++c) sum += numbers[c] * weight(c);
     return sum;
   }
-  int64_t image_size() const { return spec_.channels() * spec_.positions(); }
+  /// With the channels that fill the last block.
+  template <class Image>
+  int64_t StoredChannels() const {
+    return Image::Stored(spec_.channels());
+  }
+  template <class Image>
+  int64_t ImageSize() const {
+    return StoredChannels<Image>() * spec_.positions();
+  }
 
   Spec spec_;
   LayoutPtr layout_;
@@ -248,19 +290,22 @@ class ForwardPlan final : public GroupNormPlan<NormForwardSpec> {
   using GroupNormPlan::GroupNormPlan;
   LayoutPtr input_layout(size_t i) const override { return i == 0 ? layout_ : nullptr; }
   size_t workspace_bytes() const override {
-    return ChannelNumbers::Bytes(spec_.shape[0], spec_.channels(), 2, 3);
+    return ChannelNumbers::Bytes(spec_.shape[0], this->template StoredChannels<Image<T>>(), 2, 3);
   }
 
   void Run(const Execution& execution) const override {
-    const ChannelNumbers numbers(execution.workspace, spec_.shape[0], spec_.channels());
+    const int64_t stored = this->template StoredChannels<Image<T>>();
+    const ChannelNumbers numbers(execution.workspace, spec_.shape[0], stored);
     const auto count = static_cast<double>(std::max<int64_t>(spec_.values(), 1));
     const auto one = [](int64_t) { return 1.0; };
+    const int64_t channels = spec_.channels(), size = this->template ImageSize<Image<T>>();
     ForImages<Image<T>>([&](int64_t n, int64_t begin, int64_t end, const Image<T>& image) {
-      const T* x = execution.in<T>(0) + n * image_size();
+      const T* x = execution.in<T>(0) + n * size;
       double *sums = numbers.Doubles(0, n), *squares = numbers.Doubles(1, n);
       float *mean = numbers.Floats(2, 0, n), *factor = numbers.Floats(2, 1, n);
       float* bias = numbers.Floats(2, 2, n);
       const int64_t width = spec_.group_channels();
+      for (float* array : {mean, factor, bias}) std::fill(array + channels, array + stored, 0.0f);
       if (spec_.centered) image.Sums(x, sums);
       for (int64_t g = begin; g < end; ++g)
         std::fill_n(mean + g * width, width,
@@ -278,7 +323,7 @@ class ForwardPlan final : public GroupNormPlan<NormForwardSpec> {
           bias[c] = execution.value_or<float>(2, c, 0);
         }
       }
-      image.Normalize(x, execution.out<T>(0) + n * image_size(), mean, factor, bias);
+      image.Normalize(x, execution.out<T>(0) + n * size, mean, factor, bias);
     });
   }
 };
@@ -290,20 +335,22 @@ class BackwardPlan final : public GroupNormPlan<NormBackwardSpec> {
   LayoutPtr input_layout(size_t i) const override { return i <= 1 ? layout_ : nullptr; }
   int inplace_input(size_t i) const override { return i == 0 ? 0 : -1; }
   size_t workspace_bytes() const override {
-    return ChannelNumbers::Bytes(spec_.shape[0], spec_.channels(), 2, 4);
+    return ChannelNumbers::Bytes(spec_.shape[0], this->template StoredChannels<Image<T>>(), 2, 4);
   }
 
   void Run(const Execution& execution) const override {
-    const ChannelNumbers numbers(execution.workspace, spec_.shape[0], spec_.channels());
+    const int64_t stored = this->template StoredChannels<Image<T>>();
+    const ChannelNumbers numbers(execution.workspace, spec_.shape[0], stored);
     const auto count = static_cast<double>(std::max<int64_t>(spec_.values(), 1));
     const auto scale = [&](int64_t c) { return execution.value_or<float>(2, c, 1); };
+    const int64_t channels = spec_.channels(), size = this->template ImageSize<Image<T>>();
     ForImages<Image<T>>([&](int64_t n, int64_t begin, int64_t end, const Image<T>& image) {
-      const T *dy = execution.in<T>(0) + n * image_size(),
-              *x = execution.in<T>(1) + n * image_size();
+      const T *dy = execution.in<T>(0) + n * size, *x = execution.in<T>(1) + n * size;
       double *sums = numbers.Doubles(0, n), *products = numbers.Doubles(1, n);
       float *mean = numbers.Floats(2, 0, n), *factor = numbers.Floats(2, 1, n);
       float *a = numbers.Floats(2, 2, n), *b = numbers.Floats(2, 3, n);
       const int64_t width = spec_.group_channels();
+      for (float* array : {mean, factor, a, b}) std::fill(array + channels, array + stored, 0.0f);
       for (int64_t g = begin; g < end; ++g)
         std::fill_n(mean + g * width, width, execution.value_or<float>(3, n * spec_.groups + g, 0));
       image.GradientSums(dy, x, mean, sums, products);
@@ -319,8 +366,7 @@ class BackwardPlan final : public GroupNormPlan<NormBackwardSpec> {
           products[c] *= inv_std;
         }
       }
-      if (spec_.need_x)
-        image.Gradient(dy, x, execution.out<T>(0) + n * image_size(), mean, factor, a, b);
+      if (spec_.need_x) image.Gradient(dy, x, execution.out<T>(0) + n * size, mean, factor, a, b);
     });
     if (spec_.need_scale) AddImages(numbers, 1, execution.out<float>(1));
     if (spec_.need_bias) AddImages(numbers, 0, execution.out<float>(2));
@@ -344,17 +390,27 @@ std::string Refuses(const Spec& spec) {
   return "";
 }
 
+template <template <template <class> class, class> class P, template <class> class Image,
+          class Spec>
+PlanOrReason MakeFor(const Spec& spec, LayoutPtr layout) {
+  if (spec.dtype == kBFloat16) return std::make_shared<P<Image, BFloat16>>(spec, std::move(layout));
+  return std::make_shared<P<Image, float>>(spec, std::move(layout));
+}
+
 template <template <template <class> class, class> class P, class Spec>
 PlanOrReason Make(const Spec& spec) {
-  const bool bfloat16 = spec.dtype == kBFloat16;
-  if (spec.positions() > 1 && (!spec.x_layout || spec.shape.rank() != 4)) {
-    if (bfloat16) return std::make_shared<P<RowMajorImage, BFloat16>>(spec, nullptr);
-    return std::make_shared<P<RowMajorImage, float>>(spec, nullptr);
+  if (spec.positions() == 1) return MakeFor<P, ChannelsLastImage>(spec, nullptr);
+  if (!spec.x_layout || spec.shape.rank() != 4) return MakeFor<P, RowMajorImage>(spec, nullptr);
+  const auto tag = LaneTagOf(spec.x_layout, spec.shape, spec.dtype).value_or(LaneTag::kNhwc);
+  LayoutPtr layout = LaneLayout(spec.shape, spec.dtype, tag);
+  switch (tag) {
+    case LaneTag::kNChw8c:
+      return MakeFor<P, Image8c>(spec, std::move(layout));
+    case LaneTag::kNChw16c:
+      return MakeFor<P, Image16c>(spec, std::move(layout));
+    default:
+      return MakeFor<P, ChannelsLastImage>(spec, std::move(layout));
   }
-  LayoutPtr layout;
-  if (spec.positions() > 1) layout = LaneLayout(spec.shape, spec.dtype, LaneTag::kNhwc);
-  if (bfloat16) return std::make_shared<P<ChannelsLastImage, BFloat16>>(spec, std::move(layout));
-  return std::make_shared<P<ChannelsLastImage, float>>(spec, std::move(layout));
 }
 
 }  // namespace

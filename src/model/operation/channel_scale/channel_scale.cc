@@ -15,10 +15,17 @@ bool IsPerImage(const Tensor& s, const Tensor& x) {
   return s.rank() == 4 && s.shape(0) == x.shape(0);
 }
 
-/// Whether s has one number for each channel of x, or for each image.
+/// A product with a number, which `Binary` computes as the elements lie.
+bool IsElementwise(const Tensor& s, const Tensor& x) {
+  return s.size() == 1 && !x.layout()->is_padded();
+}
+
+/// Whether s has one number for each channel of x, or for each image, or for all.
 bool IsScaleOf(const Tensor& s, const Tensor& x) {
-  if (x.rank() != 4 || (s.rank() != 3 && s.rank() != 4)) return false;
+  if (x.rank() != 4 || s.rank() > 4) return false;
   if (s.data_type() != x.data_type() || s.device() != x.device()) return false;
+  if (s.size() == 1) return x.size() > 1;
+  if (s.rank() < 3) return false;
   const bool images = s.rank() == 3 || s.shape(0) == 1 || IsPerImage(s, x);
   const bool channels = s.shape(-3) == x.shape(1) || (s.shape(-3) == 1 && IsPerImage(s, x));
   return images && channels && s.shape(-2) == 1 && s.shape(-1) == 1 && x.shape(2) * x.shape(3) > 1;
@@ -40,7 +47,9 @@ ChannelScaleSpec SpecOf(const Tensor& x, const Tensor& s, const LayoutPtr& layou
 /// s in the Spec's shape.
 Tensor Shaped(const Tensor& s, const Shape& shape) {
   if (s.shape() == shape) return s;
-  return s.size() == shape.Count() ? s.Reshape(shape) : s.Broadcast(shape).Contiguous();
+  return s.size() == shape.Count()
+             ? s.Reshape(shape)
+             : s.Reshape(s.size() == 1 ? Shape() : s.shape()).Broadcast(shape).Contiguous();
 }
 
 }  // namespace
@@ -50,7 +59,7 @@ std::optional<Tensor> ScaleChannels(const Tensor& a, const Tensor& b) {
   if (!first && !IsScaleOf(a, b)) return std::nullopt;
   const Tensor x = AsChannelsLast(first ? a : b);
   const Tensor& s = first ? b : a;
-  if (!HasChannelsInside(x)) return std::nullopt;
+  if (!HasChannelsInside(x) || IsElementwise(s, x)) return std::nullopt;
   const ChannelScaleSpec spec = SpecOf(x, s, x.layout());
   return Call(spec, {x, Shaped(s, spec.s_shape())});
 }

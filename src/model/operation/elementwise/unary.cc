@@ -104,7 +104,7 @@ void UnaryInto(UnaryOp op, const Tensor& x, const Tensor& out, double a, double 
   // Writing element by element needs either out's own layout, or a plain block.
   Tensor target = out;
   if (out.layout() || x.layout()) {
-    const bool together = out.layout() && KeepsZero(op, a, b);
+    const bool together = out.layout() && PaddingStays(out.layout(), KeepsZero(op, a, b));
     if (!together) out.block()->MakePlain();
     in = InLayoutOrStrided(x, out.layout());
   }

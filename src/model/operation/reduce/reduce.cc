@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "core/layout/channel_lanes.h"
 #include "model/dispatch/dispatch.h"
 #include "model/operation/check.h"
 #include "model/operation/reduce/spec.h"
@@ -82,7 +83,27 @@ void CheckReduction(const Spec& spec, const CallChecker& call) {
                spec.shape);
 }
 
+/// The axes of a sum for each channel.
+uint32_t AxesBesideChannels(const Tensor& x) { return ((uint32_t{1} << x.rank()) - 1) & ~2u; }
+
+/// Whether `x` is an image on a CPU in a layout with channels innermost.
+bool HasChannelsInside(const Tensor& x) {
+  return x.layout() && x.device()->kind() == DeviceKind::kCpu &&
+         LaneTagOf(x.layout(), x.shape(), x.data_type()).has_value();
+}
+
 Tensor ReduceTo(ReduceOp op, const Tensor& given, uint32_t mask, const Shape& out_shape) {
+  if (op == ReduceOp::kSum && HasChannelsInside(given)) {
+    const DType dtype = given.data_type();
+    const uint32_t axes = AxesBesideChannels(given);
+    const ReduceSpec spec{op, dtype, dtype, given.shape(), axes, given.layout()};
+    if (mask == axes) return Call(spec, {given}, {.shape = &out_shape});
+    // Sums of 16-bit floats would be rounded once for each channel.
+    if (mask == (axes | 2u) && SizeOf(dtype) > 2) {
+      const Shape channels = {given.shape(1)};
+      return ReduceTo(op, Call(spec, {given}, {.shape = &channels}), 1, out_shape);
+    }
+  }
   const DType result = ResultType(op, given.data_type());
   const Tensor x = Widened(op, given);
   const DType dtype = x.data_type();
@@ -178,7 +199,7 @@ int64_t CountTopK(const Tensor& scores, const Tensor& labels, int64_t k) {
 }
 
 void ReduceSpec::VisitArguments(ArgumentVisitor& visit) const {
-  visit.Input("x", shape, dtype, {.strided = true});
+  visit.Input("x", shape, dtype, {.strided = true, .layout = &x_layout});
   visit.Output("y", {ReducedShape(shape, axes, false).Count()}, out_dtype, {.flat = true});
 }
 

@@ -4,6 +4,7 @@
 #include "model/dispatch/spec.h"
 #include "singa/core/dtype.h"
 #include "singa/core/export.h"
+#include "singa/core/layout.h"
 #include "singa/core/shape.h"
 #include "singa/operation/reduce.h"
 
@@ -15,11 +16,12 @@ struct ReduceSpec {
   DType out_dtype;
   Shape shape;    ///< of x
   uint32_t axes;  ///< bit i: axis i is reduced
+  LayoutPtr x_layout = nullptr;
 
   SINGA_API const char* op() const;
   void VisitArguments(ArgumentVisitor& visit) const;
   void CheckFields(const CallChecker& call) const;
-  SINGA_FIELDS(reduce, dtype, out_dtype, shape, axes);
+  SINGA_FIELDS(reduce, dtype, out_dtype, shape, axes, x_layout);
 };
 
 /// dy and y are broadcast to x's shape with stride 0 along the reduced axes. Where the derivative

@@ -257,7 +257,8 @@ TEST(Binary, OpaqueLayoutsOfTwoTypes) {
         const Tensor c = Binary(op, x, y);
         EXPECT_EQ(Values(c), want) << BinaryName(op);
         EXPECT_EQ(c.data_type(), kFloat32);
-        EXPECT_EQ(LayoutName(c.layout()), KeepsZero(op) ? tag : "plain") << BinaryName(op);
+        const bool stays = KeepsZero(op) || tag == std::string("nhwc");
+        EXPECT_EQ(LayoutName(c.layout()), stays ? tag : "plain") << BinaryName(op);
       }
       if (HasGradient(op)) {
         const Tensor dy = RandomTensor(random, shape);
@@ -271,6 +272,46 @@ TEST(Binary, OpaqueLayoutsOfTwoTypes) {
       const Tensor out = opaque(a);
       BinaryInto(op, out, opaque(b), out);
       EXPECT_EQ(Values(out), want) << BinaryName(op);
+    }
+}
+
+TEST(Binary, NumbersBesideImagesInBlocks) {
+  Random random(8);
+  for (const int64_t channels : {16, 13})
+    for (const BinaryOp op : EveryOp()) {
+      const Shape shape = {2, channels, 4, 5};
+      const Tensor x = RandomTensor(random, shape, kFloat32, 0.3, 3);
+      const Tensor dy = RandomTensor(random, shape);
+      const LayoutPtr layout = BlockedLayoutNamed("nChw8c", shape, kFloat32);
+      const Tensor xb = x.ToLayout(layout), dyb = dy.ToLayout(layout);
+      // A number with as few axes, more, and of another type.
+      for (const Tensor& s : {Full({}, 0.7), Full({1}, 1.3), Full({1, 1, 1}, 2),
+                              Full({1, 1, 1, 1, 1}, 2), Full({1}, 2, nullptr, kInt32)}) {
+        const bool stays = channels == 16 && s.rank() <= 4;
+        for (const bool front : {false, true}) {
+          const auto call = [&](const Tensor& image) {
+            return front ? Binary(op, s, image) : Binary(op, image, s);
+          };
+          const Tensor c = call(xb);
+          EXPECT_EQ(Values(c), Values(call(x))) << BinaryName(op);
+          EXPECT_EQ(c.shape(), call(x).shape());
+          // Padding keeps out all but products with a number for the image.
+          EXPECT_TRUE(c.is_blocked() == stays || op == BinaryOp::kMul)
+              << BinaryName(op) << " " << s;
+        }
+        if (!HasGradient(op) || !IsFloat(s.data_type()) || s.rank() > 4) continue;
+        const auto got = BinaryBackward(op, dyb, xb, s, {}, true, true);
+        const auto want = BinaryBackward(op, dy, x, s, {}, true, true);
+        EXPECT_EQ(Values(got[0]), Values(want[0])) << BinaryBackwardName(op);
+        EXPECT_EQ(got[1].shape(), s.shape());
+        // Sums in another order.
+        ExpectNear(got[1], Values(want[1]), 1e-3, BinaryBackwardName(op));
+        const auto other = BinaryBackward(op, dyb, s, xb, {}, true, true);
+        EXPECT_EQ(Values(other[1]), Values(BinaryBackward(op, dy, s, x, {}, true, true)[1]));
+      }
+      const Tensor out = x.ToLayout(layout);
+      BinaryInto(op, out, Full({}, 2), out);
+      EXPECT_EQ(Values(out), Values(Binary(op, x, Full({}, 2)))) << BinaryName(op);
     }
 }
 

@@ -34,6 +34,7 @@ from .refusals import (
     unsupported,
     without_new_state,
 )
+from .views import merge_views
 
 #: Operators that return their first argument: graphs have no operators that write.
 _SAME = (
@@ -238,6 +239,7 @@ class _Translation:
         program = self.program
         self._leave_out_checks(program.graph)
         program.graph.eliminate_dead_code()
+        merge_views(self.torch, program)
         write_conversions(self.torch, program.graph)
         specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
         for node in program.graph.nodes:

@@ -149,12 +149,11 @@ def slice_scatter(
     first, last = _limits(length, start, end)
     if step != 1:
         return _placed(call, x, source, axis, range(first, last, step))
-    parts = [
-        slice_(call, x, axis, 0, first),
-        same_type(source, x),
-        slice_(call, x, axis, last, length),
-    ]
-    parts = [part for part in parts if part.shape[axis]]
+    parts = [same_type(source, x)]
+    if first > 0:
+        parts.insert(0, slice_(call, x, axis, 0, first))
+    if last < length:
+        parts.append(slice_(call, x, axis, last, length))
     return autograd.cat(parts, axis) if len(parts) > 1 else parts[0]
 
 

@@ -1,7 +1,7 @@
 """Patterns of steps that singa computes in one operation, whatever front end the graph has.
 
     batch norm → an activation of `ops.normalization`
-    batch norm → add → ReLU
+    batch norm → add → ReLU, batch norm → add
     mul → add of a parameter per channel                 batch norm, in inference
     permute → layer norm → permute                       layer norm over channels
     reshape → permute → reshape                          channel shuffle
@@ -71,7 +71,7 @@ class Patterns(Fusion):
             dict.fromkeys(("mul", *ACTIVATIONS), self._behind_norm),
             {
                 "mul": lambda i: self._gated(i) or self._gelu(i),
-                "add": lambda i: self._linear(i) or self._scaled(i),
+                "add": lambda i: self._linear(i) or self._scaled(i) or self._added(i, []),
                 "permute": self._channel_norm,
                 "reshape": self._shuffle,
             },
@@ -86,13 +86,15 @@ class Patterns(Fusion):
         if norm is not None:
             return self._merge_norm(norm, steps, activation)
         added = self.only(x, "add") if activation == "relu" else None
-        if added is None:
-            return False
-        operands = self.operands(added)
+        return added is not None and self._added(added, [i])
+
+    def _added(self, i: int, relu: Sequence[int]) -> bool:
+        """Merges the sum i, and the step of the ReLU behind it, with the norm before them."""
+        operands = self.operands(i)
         for name, other in (operands, operands[::-1]):
             norm = None if other == name or not self._is_computed(other) else self._norm(name)
             if norm is not None:
-                return self._merge_norm(norm, [added, i], "relu", other)
+                return self._merge_norm(norm, [i, *relu], "relu" if relu else None, other)
         return False
 
     def _activation(self, i: int) -> tuple[str | float, list[int], str]:

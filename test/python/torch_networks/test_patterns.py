@@ -8,6 +8,7 @@ from singa.networks.fusion import MERGED
 
 # The graph's nodes of each pattern, beside the operator of the merged step.
 _MERGED = {
+    "batch_norm+add",
     "permute+layer_norm+permute",
     "batch_norm+sigmoid+mul",
     "view+transpose+view",
@@ -28,6 +29,7 @@ def _network(torch):
             self.conv = torch.nn.Conv2d(3, 8, 3)
             self.over_channels = torch.nn.LayerNorm(8)
             self.norm = torch.nn.BatchNorm2d(8)
+            self.last_norm = torch.nn.BatchNorm2d(8)
             self.weight = torch.nn.Parameter(torch.randn(8, 8))
             self.bias = torch.nn.Parameter(torch.randn(8))
 
@@ -35,6 +37,7 @@ def _network(torch):
             x = self.over_channels(self.conv(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
             y = self.norm(x)
             x = y * torch.sigmoid(y)
+            x = x + self.last_norm(x)
             n, c, h, w = x.shape
             x = x.view(n, 2, c // 2, h, w).transpose(1, 2).contiguous().view(n, c, h, w)
             x = x * torch.sigmoid(x)

@@ -368,6 +368,8 @@ bool RankGroup::Leave() {
                                     "is stopped: it gave no sign of life for ", Seconds(silent),
                                     "; rank ", rank(), " has waited for the end of all ranks");
       });
+      // It may have ended after it has left, since this was asked.
+      if (lost && other.left.load() != 0) break;
       if (lost) return false;
       if (!stopped.empty()) {
         EndSilent();

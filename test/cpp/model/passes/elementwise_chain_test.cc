@@ -1,5 +1,6 @@
 #include <map>
 
+#include "core/layout/blocked_layout.h"
 #include "model/operation/padded_layout.h"
 #include "model/passes/recorded.h"
 #include "singa/operation/dropout.h"
@@ -69,6 +70,19 @@ TEST(ElementwiseChain, OneElementForAllAndConversionsAreTaken) {
     return {Unary(UnaryOp::kSquare, y), Binary(BinaryOp::kLess, in[0], scalar)};
   };
   EXPECT_EQ(Operations(*Check(step, {x})), Names{"Mul+Copy+Square+Less"});
+}
+
+TEST(ElementwiseChain, NumbersBesideImagesInBlocksAreTaken) {
+  Random random(13);
+  const Shape shape = {2, 16, 30, 31};
+  const Tensor plain = RandomTensor(random, shape), scalar = Full({1}, 3);
+  const Tensor x = plain.ToLayout(BlockedLayoutNamed("nChw8c", shape, kFloat32));
+  const auto step = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    const Tensor y = Binary(BinaryOp::kAdd, Unary(UnaryOp::kExp, in[0]), scalar);
+    return {Binary(BinaryOp::kDiv, scalar, y)};
+  };
+  EXPECT_EQ(Operations(*Check(step, {x})), Names{"Exp+Add+Div"});
+  EXPECT_EQ(Values(step({x})[0]), Values(step({plain})[0]));
 }
 
 TEST(ElementwiseChain, OtherBroadcastsAndStridesStayByThemselves) {

@@ -1,6 +1,7 @@
 """What ONNX's nodes are in the patterns of `networks/patterns.py`, and patterns of their own.
 
     Pad → Conv
+    Conv → Add of one number per channel                 Conv with a bias, as of Keras's exporter
     quantized layers and sums (`int8`)
 
 Patterns consist of nodes of the file.
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import autograd
 from ..networks.fusion import Part
 from ..networks.graph import Node
 from ..networks.patterns import Patterns
@@ -23,7 +25,8 @@ from .functions import FUNCTIONS, HARD_SWISH_GATE, OF_NORM
 from .values import argument, numbers, resolved_shape
 
 if TYPE_CHECKING:
-    from ..networks.network import CompiledNode
+    from ..networks.network import CompiledNode, Execution
+    from ..tensor import Tensor
 
 
 class OnnxFusion(Patterns):
@@ -34,7 +37,7 @@ class OnnxFusion(Patterns):
         return super().run()
 
     def rules(self) -> Sequence[Mapping[str, Callable[[int], bool]]]:
-        return [*super().rules(), {"conv": self._padded}]
+        return [{"add": self._biased}, *super().rules(), {"conv": self._padded}]
 
     def part_of(self, step: CompiledNode) -> Part | None:
         node = step.node
@@ -45,6 +48,19 @@ class OnnxFusion(Patterns):
             return special(self, node)
         kind = _KINDS.get(node.op)
         return None if kind is None else Part(kind, node.inputs)
+
+    # Conv without a bias, Add.
+
+    def _biased(self, i: int) -> bool:
+        operands = self.operands(i)
+        for name, bias in (operands, operands[::-1]):
+            at = self.only(name, "conv")
+            if at is None or self.step(at).node.has(2) or not self._per_channel(i, bias):
+                continue
+            conv = self.step(at)
+            names = [*conv.node.inputs[:2], bias]
+            return self.merge([at, i], conv, names, _biased(conv, self.apart([at, i], names)))
+        return False
 
     # Pad with zeros, Conv.
 
@@ -86,6 +102,17 @@ class OnnxFusion(Patterns):
         if rank < 3 or any(outside) or min(pads) < 0 or np.any(value):
             return None
         return [*pads[2:rank], *pads[rank + 2 :]]
+
+
+def _biased(conv: CompiledNode, apart: Callable[..., Any]) -> Any:
+    def fused(run: Execution, x: Tensor, W: Tensor, bias: Tensor) -> Any:
+        channels = W.shape[0]
+        fits = bias.dtype == x.dtype and len(x.shape) == 4 and bias.size() == channels
+        if fits and tuple(bias.shape) in ((channels, 1, 1), (1, channels, 1, 1)):
+            return conv.compute(run, x, W, autograd.reshape(bias, (channels,)))
+        return apart(run, x, W, bias)
+
+    return fused
 
 
 #: The operators that are a kind of part.

@@ -127,8 +127,8 @@ def _conv(c: Chain, x: str) -> str:
         x = _pad(c, x)
     size = 3 + 2 * max(0, count - 1)
     own = 1 if count == 0 else 0
-    inputs = f"{x} {c.weight(4, 4, size, size)}"
-    return c.add("Conv", inputs, pads=[own] * 4)
+    y = c.add("Conv", f"{x} {c.weight(4, 4, size, size)}", pads=[own] * 4)
+    return c.add("Add", c.swapped(y, c.weight(4, 1, 1))) if c.random.random() < 0.4 else y
 
 
 def _attention(c: Chain, x: str) -> str:
@@ -282,6 +282,7 @@ def test_all_patterns_occur() -> None:
     ends = ["Relu", "Clip", "HardSwish", "Swish", "Sigmoid+Mul", "HardSigmoid+Mul"]
     wanted = {f"{norm}+{end}" for norm in ("BatchNormalization", "Mul+Add") for end in ends}
     wanted |= {"BatchNormalization+Add+Relu", "Mul+Add+Add+Relu", "Mul+Add", "MatMul+Add"}
+    wanted |= {"BatchNormalization+Add", "Conv+Add"}
     wanted |= {"Sigmoid+Mul", "HardSigmoid+Mul", "Mul+Erf+Add+Mul+Mul", "Div+Erf+Add+Mul+Mul"}
     wanted |= {"Transpose+LayerNormalization+Transpose", "Reshape+Transpose+Reshape", "Pad+Conv"}
     wanted |= {"Attention", "QuantizedConv", "QuantizedMatMul", "QuantizedAdd"}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("onnx", reason="the package onnx is not installed")
+import singa
 import singa.onnx
 from onnx_files import info, network, node
 from singa import autograd, tensor
@@ -88,6 +89,46 @@ def test_scale_and_shift_have_gradients() -> None:
         found.append([gradients[t].numpy() for t in (x, *net.get_params().values())])
     for a, b in zip(*found, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("front", [False, True])
+@pytest.mark.parametrize("shape", [(16, 1, 1), (1, 16, 1, 1)])
+def test_a_sum_behind_a_convolution_is_its_bias(shape: tuple[int, ...], front: bool) -> None:
+    """In training images stay in blocks."""
+    nodes = [
+        node("Conv", "x w", "c", pads=[1] * 4),
+        node("Add", "b c" if front else "c b", "a"),
+        node("Conv", "a v", "y"),
+    ]
+    weights = {"w": _W, "b": _SHIFT.reshape(shape), "v": _RANDOM.standard_normal((8, 16, 3, 3))}
+    net = _net(nodes, weights, "float32")
+    assert _steps(net) == ["Conv+Add", "Conv"]
+    x = tensor.from_numpy(_X, dtype="float32")
+    autograd.training = True
+    with singa.explain() as operations:
+        y = net.forward(x)
+        gradients = autograd.gradients(autograd.reduce_sum(y * y))
+    np.testing.assert_allclose(y.numpy(), _reference(nodes, weights, _X), rtol=1e-4, atol=1e-4)
+    images = [each for each in operations if each["op"] == "Reorder" and "7, 6)" in str(each)]
+    assert not [each for each in images if "(2, 16" in each["inputs"][0]]
+    # Each number of the bias is in all pixels of its channel.
+    apart = _net(nodes, {**weights, "b": weights["b"] * np.ones((1, 1, 7, 6))}, "float32")
+    other = autograd.gradients(autograd.reduce_sum(autograd.square(apart.forward(x))))
+    wanted = other[apart.get_params()["b"]].numpy().sum((-2, -1), keepdims=True)
+    found = gradients[net.get_params()["b"]].numpy()
+    np.testing.assert_allclose(found, wanted.reshape(shape), rtol=1e-4, atol=1e-3)
+
+
+def test_a_sum_behind_a_convolution_of_volumes_stays_apart() -> None:
+    """Its axis of the same length is not that of the channels."""
+    x, w = _RANDOM.standard_normal((1, 2, 3, 4, 5)), _RANDOM.standard_normal((3, 2, 1, 1, 1))
+    b = _RANDOM.standard_normal((3, 1, 1))
+    nodes = [node("Conv", "x w", "c"), node("Add", "c b", "y")]
+    stored = {"w": w, "b": b}
+    ends = [info("x", x.shape, "float64")], [info("y", [None] * 5, "float64")]
+    net = singa.onnx.load(network(nodes, *ends, stored))
+    found = net(tensor.from_numpy(x, dtype="float64")).numpy()
+    np.testing.assert_allclose(found, _reference(nodes, stored, x), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("shape", [(16, 1), (1, 1, 16, 1), (2, 16, 1, 1), (16, 7, 1)])

@@ -15,11 +15,6 @@ bool IsPerImage(const Tensor& s, const Tensor& x) {
   return s.rank() == 4 && s.shape(0) == x.shape(0);
 }
 
-/// A product with a number, which `Binary` computes as the elements lie.
-bool IsElementwise(const Tensor& s, const Tensor& x) {
-  return s.size() == 1 && !x.layout()->is_padded();
-}
-
 /// Whether s has one number for each channel of x, or for each image, or for all.
 bool IsScaleOf(const Tensor& s, const Tensor& x) {
   if (x.rank() != 4 || s.rank() > 4) return false;
@@ -59,7 +54,8 @@ std::optional<Tensor> ScaleChannels(const Tensor& a, const Tensor& b) {
   if (!first && !IsScaleOf(a, b)) return std::nullopt;
   const Tensor x = AsChannelsLast(first ? a : b);
   const Tensor& s = first ? b : a;
-  if (!HasChannelsInside(x) || IsElementwise(s, x)) return std::nullopt;
+  // Elementwise a product with a number is of the elements as they lie.
+  if (!HasChannelsInside(x) || (s.size() == 1 && !IsPerImage(s, x))) return std::nullopt;
   const ChannelScaleSpec spec = SpecOf(x, s, x.layout());
   return Call(spec, {x, Shaped(s, spec.s_shape())});
 }

@@ -229,7 +229,8 @@ def test_an_image_that_others_read_is_made():
 
 def test_limits_that_change_zero_are_no_part_of_a_convolution():
     net = compiled(lambda n, x: autograd.clip(n.pointwise(n.biased(x)), 0.5, 2), images())
-    assert "Clip" in check(net, images(), images(1))
+    names = check(net, images(), images(1))
+    assert "Clip" in names or "HardTanh" in names, names  # of the result: the same function
 
 
 @pytest.mark.cpu("GPUs have no such kernels")

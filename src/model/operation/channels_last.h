@@ -15,4 +15,10 @@ inline Tensor AsChannelsLast(const Tensor& t) {
   return LiesAs(t, layout) ? t.ToLayout(layout) : t;
 }
 
+/// Whether `t` is an image on a CPU in a layout with channels innermost.
+inline bool HasChannelsInside(const Tensor& t) {
+  return t.device()->kind() == DeviceKind::kCpu &&
+         LaneTagOf(t.layout(), t.shape(), t.data_type()).has_value();
+}
+
 }  // namespace singa

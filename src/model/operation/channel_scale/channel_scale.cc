@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "core/layout/channel_lanes.h"
 #include "model/dispatch/dispatch.h"
 #include "model/operation/channel_scale/spec.h"
 #include "model/operation/channels_last.h"
@@ -24,12 +23,6 @@ bool IsScaleOf(const Tensor& s, const Tensor& x) {
   const bool images = s.rank() == 3 || s.shape(0) == 1 || IsPerImage(s, x);
   const bool channels = s.shape(-3) == x.shape(1) || (s.shape(-3) == 1 && IsPerImage(s, x));
   return images && channels && s.shape(-2) == 1 && s.shape(-1) == 1 && x.shape(2) * x.shape(3) > 1;
-}
-
-/// `t` lies in a layout with channels innermost.
-bool HasChannelsInside(const Tensor& t) {
-  return t.device()->kind() == DeviceKind::kCpu &&
-         LaneTagOf(t.layout(), t.shape(), t.data_type()).has_value();
 }
 
 ChannelScaleSpec SpecOf(const Tensor& x, const Tensor& s, const LayoutPtr& layout) {

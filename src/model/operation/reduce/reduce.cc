@@ -2,8 +2,8 @@
 
 #include <array>
 
-#include "core/layout/channel_lanes.h"
 #include "model/dispatch/dispatch.h"
+#include "model/operation/channels_last.h"
 #include "model/operation/check.h"
 #include "model/operation/reduce/spec.h"
 
@@ -85,12 +85,6 @@ void CheckReduction(const Spec& spec, const CallChecker& call) {
 
 /// The axes of a sum for each channel.
 uint32_t AxesBesideChannels(const Tensor& x) { return ((uint32_t{1} << x.rank()) - 1) & ~2u; }
-
-/// Whether `x` is an image on a CPU in a layout with channels innermost.
-bool HasChannelsInside(const Tensor& x) {
-  return x.layout() && x.device()->kind() == DeviceKind::kCpu &&
-         LaneTagOf(x.layout(), x.shape(), x.data_type()).has_value();
-}
 
 Tensor ReduceTo(ReduceOp op, const Tensor& given, uint32_t mask, const Shape& out_shape) {
   if (op == ReduceOp::kSum && HasChannelsInside(given)) {

@@ -21,7 +21,7 @@
 
 #include "backend/cpu/batch_blocked/convolution.h"
 #include "backend/cpu/batch_blocked/packing.h"
-#include "backend/cpu/norm/bias_gradient.h"
+#include "backend/cpu/norm/channel_sums.h"
 #include "core/device/parallel.h"
 #include "core/layout/channel_lanes.h"
 #include "core/tensor/round_up.h"

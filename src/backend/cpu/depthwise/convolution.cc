@@ -9,7 +9,7 @@
 
 #include "backend/cpu/depthwise/images.h"
 #include "backend/cpu/norm/batchnorm_loops.h"
-#include "backend/cpu/norm/bias_gradient.h"
+#include "backend/cpu/norm/channel_sums.h"
 #include "core/device/cache_size.h"
 #include "core/device/parallel.h"
 #include "core/tensor/dtype_switch.h"

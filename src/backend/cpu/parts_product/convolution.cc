@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "backend/cpu/batch_blocked/convolution.h"
-#include "backend/cpu/norm/bias_gradient.h"
+#include "backend/cpu/norm/channel_sums.h"
 #include "backend/cpu/parts_product/images.h"
 #include "backend/cpu/parts_product/offer.h"
 #include "backend/cpu/winograd/convolution.h"

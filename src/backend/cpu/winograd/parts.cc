@@ -8,7 +8,7 @@
 #include <memory>
 #include <type_traits>
 
-#include "backend/cpu/norm/bias_gradient.h"
+#include "backend/cpu/norm/channel_sums.h"
 #include "backend/cpu/parts_product/product.h"
 #include "backend/cpu/winograd/convolution.h"
 #include "backend/cpu/winograd/plan.h"

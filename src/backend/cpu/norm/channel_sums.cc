@@ -1,4 +1,4 @@
-#include "backend/cpu/norm/bias_gradient.h"
+#include "backend/cpu/norm/channel_sums.h"
 
 #include <algorithm>
 

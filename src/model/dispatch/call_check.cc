@@ -6,6 +6,7 @@
 
 #include "core/layout/in_type.h"
 #include "core/tensor/alignment.h"
+#include "core/tensor/stored_size.h"
 #include "model/dispatch/tensor_check.h"
 #include "singa/core/threads.h"
 
@@ -120,18 +121,6 @@ void CallChecker::KeepsPlaces() {
   keeps_places_ = true;
 }
 
-namespace {
-
-/// Whether all elements are one.
-bool IsNumber(const opcheck::Placement& place, const Shape& shape) {
-  if (place.layout || place.strides.rank() != shape.rank()) return false;
-  for (int axis = 0; axis < shape.rank(); ++axis)
-    if (shape[axis] > 1 && place.strides[axis] != 0) return false;
-  return true;
-}
-
-}  // namespace
-
 void CallChecker::Elementwise(bool keeps_zero) {
   LayoutPtr layout;
   for (const auto* places : {&call_.input_places, &call_.output_places})
@@ -140,12 +129,16 @@ void CallChecker::Elementwise(bool keeps_zero) {
   KeepsPlaces();
   if (!layout) return;
   const bool padded = layout->is_padded();
+  const auto is_number = [&](const opcheck::Placement& place, const Shape& shape) {
+    return !padded && !place.layout && place.strides.rank() == shape.rank() &&
+           IsOneElement(shape, place.strides);
+  };
   Require(keeps_zero || !padded, "layout ", layout->ToString(),
           ": what pads it would not stay zero");
   const auto check = [&](std::span<const Tensor> tensors,
                          std::span<const opcheck::Placement> places) {
     for (size_t i = 0; i < tensors.size(); ++i)
-      Require(tensors[i].empty() || (!padded && IsNumber(places[i], tensors[i].shape())) ||
+      Require(tensors[i].empty() || is_number(places[i], tensors[i].shape()) ||
                   (places[i].layout &&
                    SameLayout(places[i].layout, InType(layout, places[i].layout->dtype()))),
               "arguments lie in different layouts, among them ", layout->ToString());

@@ -38,11 +38,7 @@ bool IsElementwise(const Node& node) {
 }
 
 /// Whether it is one element, broadcast.
-bool IsScalar(const Tensor& t) {
-  for (int axis = 0; axis < t.rank(); ++axis)
-    if (t.shape()[axis] > 1 && t.strides()[axis] != 0) return false;
-  return !t.layout();
-}
+bool IsScalar(const Tensor& t) { return !t.layout() && IsOneElement(t.shape(), t.strides()); }
 
 /// Nothing if the arguments lie in different orders.
 std::optional<Form> FormOf(const Node& node) {

@@ -120,7 +120,7 @@ class WeightGradientPlan final : public Plan {
         across_(Across(spec.geometry)),
         columns_(across_.Of({0, across_.out})),
         chunks_(Chunks()) {
-    if (spec.geometry.bias) bias_ = MakeBiasGradient(tag, spec.geometry.output_shape(), spec.dtype);
+    if (spec.geometry.bias) bias_ = MakeChannelSums(tag, spec.geometry.output_shape(), spec.dtype);
   }
 
   std::string Describe() const override { return std::string("tiles ") + NameOf(unit_); }

@@ -372,7 +372,7 @@ class GradientPlan final : public DepthwisePlan<T> {
  public:
   GradientPlan(const ConvSpec& spec, const NormConvSpec* norm, int64_t lanes, LaneTag tag)
       : Base(spec, norm, lanes, tag), slices_(Slices()) {
-    if (spec.geometry.bias) bias_ = MakeBiasGradient(tag, spec.geometry.output_shape(), spec.dtype);
+    if (spec.geometry.bias) bias_ = MakeChannelSums(tag, spec.geometry.output_shape(), spec.dtype);
   }
 
   LayoutPtr input_layout(size_t i) const override {

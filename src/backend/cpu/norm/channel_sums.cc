@@ -21,9 +21,9 @@ SINGA_MULTI_ISA void AddRows(const T* x, int64_t rows, int64_t width, float* sum
 /// Sums a few rows at a time in float32, and these sums in double. The division depends on the
 /// shape alone.
 template <class T>
-class BiasGradientPlan final : public Plan {
+class ChannelSumsPlan final : public Plan {
  public:
-  BiasGradientPlan(const LayoutPtr& layout, const Shape& shape, LaneTag tag)
+  ChannelSumsPlan(const LayoutPtr& layout, const Shape& shape, LaneTag tag)
       : Plan("cpu"), panels_(shape, tag), layout_(layout) {}
   std::string Describe() const override { return "cpu sum"; }
   size_t workspace_bytes() const override {
@@ -33,30 +33,30 @@ class BiasGradientPlan final : public Plan {
 
   void Run(const Execution& execution) const override {
     const Panels& g = panels_;
-    const T* dy = execution.in<T>(0);
+    const T* x = execution.in<T>(0);
     auto* totals = static_cast<double*>(execution.workspace);
     ParallelFor(g.panels * g.chunks, kParallelGrain / (g.chunk * g.width) + 1,
                 [&](int64_t begin, int64_t end) {
                   for (int64_t i = begin; i < end; ++i)
-                    SumChunk(dy, i / g.chunks, i % g.chunks, totals + i * g.width);
+                    SumChunk(x, i / g.chunks, i % g.chunks, totals + i * g.width);
                 });
-    T* db = execution.out<T>(0);
+    T* sums = execution.out<T>(0);
     for (int64_t panel = 0; panel < g.panels; ++panel) {
       double* total = totals + panel * g.chunks * g.width;
       for (int64_t i = g.width; i < g.chunks * g.width; ++i) total[i % g.width] += total[i];
-      StoreStrided(total, g.filled(panel), db + g.first_channel(panel), 1);
+      StoreStrided(total, g.filled(panel), sums + g.first_channel(panel), 1);
     }
   }
 
  private:
-  void SumChunk(const T* dy, int64_t panel, int64_t chunk, double* total) const {
+  void SumChunk(const T* x, int64_t panel, int64_t chunk, double* total) const {
     const int64_t width = panels_.row_width(panel);
     Buffer sum;
     std::fill_n(total, panels_.width, 0.0);
     panels_.ForRows(chunk, [&](int64_t begin, int64_t end) {
       std::fill_n(sum.begin(), width, 0.0f);
       panels_.ForTiles(panel, begin, end, [&](int64_t offset, int64_t rows) {
-        AddRows(dy + offset, rows, width, sum.data());
+        AddRows(x + offset, rows, width, sum.data());
       });
       for (int64_t c = 0; c < width; ++c) total[c] += static_cast<double>(sum[c]);
     });
@@ -68,10 +68,10 @@ class BiasGradientPlan final : public Plan {
 
 }  // namespace
 
-PlanPtr MakeBiasGradient(LaneTag tag, const Shape& dy, DType dtype) {
-  const LayoutPtr layout = LaneLayout(dy, dtype, tag);
-  if (dtype == kBFloat16) return std::make_shared<BiasGradientPlan<BFloat16>>(layout, dy, tag);
-  return std::make_shared<BiasGradientPlan<float>>(layout, dy, tag);
+PlanPtr MakeChannelSums(LaneTag tag, const Shape& images, DType dtype) {
+  const LayoutPtr layout = LaneLayout(images, dtype, tag);
+  if (dtype == kBFloat16) return std::make_shared<ChannelSumsPlan<BFloat16>>(layout, images, tag);
+  return std::make_shared<ChannelSumsPlan<float>>(layout, images, tag);
 }
 
 namespace {
@@ -93,13 +93,13 @@ std::string Refuses(const Spec& spec) {
 
 template <class Spec>
 PlanOrReason Make(const Spec& spec) {
-  return MakeBiasGradient(*TagOf(spec), ShapeOfDy(spec), spec.dtype);
+  return MakeChannelSums(*TagOf(spec), ShapeOfDy(spec), spec.dtype);
 }
 
 /// Sums for each channel of an image.
 std::optional<LaneTag> TagOf(const ReduceSpec& spec) {
-  const uint32_t beside_channels = ((uint32_t{1} << spec.shape.rank()) - 1) & ~2u;
-  if (spec.reduce != ReduceOp::kSum || spec.axes != beside_channels) return std::nullopt;
+  if (spec.reduce != ReduceOp::kSum || spec.axes != AxesBesideChannels(spec.shape))
+    return std::nullopt;
   return LaneTagOf(spec.x_layout, spec.shape, spec.dtype);
 }
 
@@ -110,7 +110,7 @@ std::string RefusesReduction(const ReduceSpec& spec) {
 }
 
 PlanOrReason MakeReduction(const ReduceSpec& spec) {
-  return MakeBiasGradient(*TagOf(spec), spec.shape, spec.dtype);
+  return MakeChannelSums(*TagOf(spec), spec.shape, spec.dtype);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #pragma once
 
-// The bias gradient of a convolution without its weight gradient: the sum of dy over images and
-// pixels, in the layouts of oneDNN's kernels. oneDNN computes it only together with dW.
+// Sums for each channel, over images and pixels, in the layouts of oneDNN's kernels: reductions, and
+// the bias gradient of a convolution, which oneDNN computes only together with dW.
 
 #include "core/layout/channel_lanes.h"
 #include "singa/core/dtype.h"
@@ -10,7 +10,7 @@
 
 namespace singa::cpu {
 
-/// For a dy with layout `tag`.
-PlanPtr MakeBiasGradient(LaneTag tag, const Shape& dy, DType dtype);
+/// For images with layout `tag`.
+PlanPtr MakeChannelSums(LaneTag tag, const Shape& images, DType dtype);
 
 }  // namespace singa::cpu

@@ -53,7 +53,7 @@ class ConvolutionPlan final : public Plan {
         y_layout_(LaneLayout(spec.geometry.output_shape(), spec.dtype, tag)),
         w_layout_(LaneLayout(spec.geometry.weight_shape(), spec.dtype, LaneTag::kNhwc)) {
     if (spec.pass == ConvPass::kBackwardW && spec.geometry.bias)
-      bias_ = MakeBiasGradient(tag, spec.geometry.output_shape(), spec.dtype);
+      bias_ = MakeChannelSums(tag, spec.geometry.output_shape(), spec.dtype);
   }
 
   std::string Describe() const override { return NameOf(unit_); }

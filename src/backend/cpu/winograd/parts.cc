@@ -304,7 +304,7 @@ class GradientPartsPlan final : public WinogradPlan {
         sum_step_(CeilDivide(out_, kPanel) * CeilDivide(in_, kPanel) * kPanelSums + kLanes),
         product_(unit, {loops.positions, out_, in_, chunk_}, threads_),
         last_(unit, {loops.positions, out_, in_, tiles_.count % chunk_}, threads_) {
-    if (spec.geometry.bias) bias_ = MakeBiasGradient(tag, y, spec.dtype);
+    if (spec.geometry.bias) bias_ = MakeChannelSums(tag, y, spec.dtype);
   }
 
   size_t workspace_bytes() const override {

@@ -14,27 +14,26 @@ inline bool PaddingStays(const LayoutPtr& layout, bool keeps_zero) {
   return keeps_zero || !layout->is_padded();
 }
 
-/// Whether an operand is one number for all elements of a layout without padding. It stays plain.
-inline bool IsNumberFor(const LayoutPtr& layout, const Tensor& t) {
-  return t.size() == 1 && t.rank() <= layout->shape().rank() && !layout->is_padded();
-}
-
 /// Brings all operands into one layout, each in its own type, and returns it; null: all plain. It
-/// is the layout of an opaque operand where all operands have its shape or are numbers, it exists
-/// for their types, and its padding stays zero. The kernel then runs over the physical elements,
-/// padding included. Only the handles change, never the blocks. Empty tensors are ignored.
+/// is the layout of an opaque operand where it exists for all types, its padding stays zero, and
+/// all operands have its shape or, if it has no padding, are numbers, which stay plain. The kernel
+/// then runs over the physical elements, padding included. Only the handles change, never the
+/// blocks. Empty tensors are ignored.
 inline LayoutPtr UnifyLayouts(bool keeps_zero, std::initializer_list<Tensor*> operands) {
   LayoutPtr layout;
   for (const Tensor* t : operands)
     if (!layout && t->layout()) layout = t->layout();
   if (!layout) return nullptr;
   bool together = PaddingStays(layout, keeps_zero);
+  const auto is_number = [&, padded = layout->is_padded()](const Tensor& t) {
+    return !padded && t.size() == 1 && t.rank() <= layout->shape().rank();
+  };
   for (const Tensor* t : operands)
-    together &= t->empty() || IsNumberFor(layout, *t) ||
+    together &= t->empty() || is_number(*t) ||
                 (t->shape() == layout->shape() && InType(layout, t->data_type()) != nullptr);
   for (Tensor* t : operands) {
     if (t->empty()) continue;
-    const bool laid = together && !IsNumberFor(layout, *t);
+    const bool laid = together && !is_number(*t);
     *t = InLayoutOrStrided(*t, laid ? InType(layout, t->data_type()) : nullptr);
   }
   return together ? layout : nullptr;

@@ -83,13 +83,10 @@ void CheckReduction(const Spec& spec, const CallChecker& call) {
                spec.shape);
 }
 
-/// The axes of a sum for each channel.
-uint32_t AxesBesideChannels(const Tensor& x) { return ((uint32_t{1} << x.rank()) - 1) & ~2u; }
-
 Tensor ReduceTo(ReduceOp op, const Tensor& given, uint32_t mask, const Shape& out_shape) {
   if (op == ReduceOp::kSum && HasChannelsInside(given)) {
     const DType dtype = given.data_type();
-    const uint32_t axes = AxesBesideChannels(given);
+    const uint32_t axes = AxesBesideChannels(given.shape());
     const ReduceSpec spec{op, dtype, dtype, given.shape(), axes, given.layout()};
     if (mask == axes) return Call(spec, {given}, {.shape = &out_shape});
     // Sums of 16-bit floats would be rounded once for each channel.

@@ -10,6 +10,11 @@
 
 namespace singa {
 
+/// The axes of a sum for each channel of images (N, C, ...), as in ReduceSpec.
+inline uint32_t AxesBesideChannels(const Shape& images) {
+  return ((uint32_t{1} << images.rank()) - 1) & ~2u;
+}
+
 struct ReduceSpec {
   ReduceOp reduce;
   DType dtype;

@@ -130,7 +130,7 @@ class Run:
             if not self.wanted:
                 self.outputs, self.leaves = [], []
         return [
-            _integers(shared(self.torch, wrap(raw, False)), kind)
+            _integers(self.torch.from_dlpack(wrap(raw, False)), kind)
             for raw, kind in zip(raws, self.graph.types, strict=False)
         ]
 
@@ -190,7 +190,7 @@ class Run:
             found = self.gradients(self._again(), ends)
         if self.step is not None:
             self.step.used = used
-        result = [None if g is None else shared(self.torch, wrap(g, False)) for g in found]
+        result = [None if g is None else shared(self.torch, g) for g in found]
         self.leaves, self.outputs, self.inputs, self.raws, self.buffers = [], [], [], [], []
         return result
 
@@ -244,9 +244,10 @@ def imported(name: str, x: Any) -> _c.Tensor:
         raise TypeError(f"[accelerate] {name}: {error}") from None
 
 
-def shared(torch: Any, x: Tensor) -> Any:
-    """A tensor of PyTorch that shares the memory of one of singa's."""
-    return torch.from_dlpack(x)
+def shared(torch: Any, raw: _c.Tensor) -> Any:
+    """A tensor of PyTorch that shares the memory of one of singa's. A capsule is quicker than an
+    object with `__dlpack__`, and there may be hundreds of gradients."""
+    return torch.from_dlpack(_c.Exporter(raw).dlpack())
 
 
 def _integers(x: Any, kind: Any) -> Any:

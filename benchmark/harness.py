@@ -72,7 +72,9 @@ def run_child(
             raise
     lines = output.strip().splitlines()
     if child.returncode != 0 or not lines:
-        raise FailedError(f"{' '.join(command)} failed:\n{output[-2000:]}{errors[-4000:]}")
+        code = child.returncode  # of a process that a signal ended: its number, negative
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"failed ({code})"
+        raise FailedError(f"{' '.join(command)} {how}:\n{output[-2000:]}{errors[-4000:]}")
     return json.loads(lines[-1])
 
 

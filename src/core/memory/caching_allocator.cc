@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <memory>
 
 #include "core/tensor/round_up.h"
 #include "singa/core/environment.h"
@@ -201,18 +202,47 @@ void CachingAllocator::EmptyCache() {
 }
 
 void CachingAllocator::EmptyCacheLocked() {
+  const auto aligned = [](char* address, size_t up) {
+    return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(address) + up) / kHugePage *
+                                   kHugePage);
+  };
+  // What is left of a piece is smaller than a huge page, so it comes before `it`.
   for (auto it = free_.begin(); it != free_.end();) {
     Piece* piece = *it;
-    if (piece->previous || piece->next) {
-      ++it;
-      continue;
-    }
-    std::erase_if(segments_, [&](const Mapping& m) { return m.data == piece->data; });
-    munmap(piece->data, piece->bytes);
-    stats_.reserved -= piece->bytes;
-    delete piece;
-    it = free_.erase(it);
+    ++it;
+    char* begin = aligned(piece->data, kHugePage - 1);
+    char* end = aligned(piece->data + piece->bytes, 0);
+    if (begin < end) Unmap(piece, begin, end);
   }
+}
+
+void CachingAllocator::Unmap(Piece* piece, char* begin, char* end) {
+  auto rest = std::make_unique<Piece>(Piece{end, 0, true, nullptr, piece->next});
+  segments_.reserve(segments_.size() + 1);
+  const auto bytes = static_cast<size_t>(end - begin);
+  if (munmap(begin, bytes) != 0) return;  // it would be one mapping too many
+  stats_.reserved -= bytes;
+  free_.erase(piece);
+  rest->bytes = static_cast<size_t>(piece->data + piece->bytes - end);
+  Piece* behind = rest->bytes > 0 ? rest.release() : nullptr;
+  if (behind) free_.insert(behind);
+  if (piece->next) piece->next->previous = behind;
+  piece->next = nullptr;
+  piece->bytes = static_cast<size_t>(begin - piece->data);
+  if (piece->bytes > 0) {
+    free_.insert(piece);
+  } else {
+    if (piece->previous) piece->previous->next = nullptr;
+    delete piece;
+  }
+  const auto segment = std::find_if(segments_.begin(), segments_.end(), [&](const Mapping& m) {
+    return m.data <= begin && begin < static_cast<char*>(m.data) + m.bytes;
+  });
+  const auto before = static_cast<size_t>(begin - static_cast<char*>(segment->data));
+  const size_t after = segment->bytes - before - bytes;
+  segment->bytes = before;
+  if (before == 0) segments_.erase(segment);
+  if (after > 0) segments_.push_back({end, after});
 }
 
 void CachingAllocator::ReleaseAll() noexcept {

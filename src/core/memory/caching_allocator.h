@@ -30,7 +30,7 @@ class CachingAllocator {
   void* Allocate(size_t bytes);
   /// `bytes` must be the value passed to Allocate.
   void Free(void* data, size_t bytes) noexcept;
-  /// Unmaps segments without live blocks.
+  /// Unmaps all huge pages without live blocks.
   void EmptyCache();
   /// Unmaps everything.
   void ReleaseAll() noexcept;
@@ -72,6 +72,8 @@ class CachingAllocator {
   Piece* NewSegment(size_t bytes);
   void* Map(size_t bytes);
   void EmptyCacheLocked();
+  /// Unmaps these huge pages of a free piece. What is left of its segment becomes two.
+  void Unmap(Piece* piece, char* begin, char* end);
   void SplitOff(Piece* piece, size_t bytes);
   void Absorb(Piece* piece, Piece* next);
 

@@ -72,6 +72,47 @@ TEST(CachingAllocator, NoNeighbourKeepsALargeBlock) {
   allocator.Free(second, medium);
 }
 
+// What a live block lies beside goes back to the system, but for its own huge page.
+TEST(CachingAllocator, ABlockKeepsItsOwnHugePageAlone) {
+  if (UsesSystem()) GTEST_SKIP() << "SINGA_ALLOCATOR=system";
+  constexpr size_t kMiB = 1 << 20, kPiece = 9 * kMiB + 4096;
+  for (const unsigned live : {0u, 1u, 2u, 4u, 5u, 6u, 7u}) {  // bit i: piece i of three lives on
+    CachingAllocator allocator;
+    std::vector<unsigned char*> pieces;
+    for (int i = 0; i < 3; ++i) {
+      pieces.push_back(static_cast<unsigned char*>(allocator.Allocate(kPiece)));
+      std::memset(pieces.back(), i + 1, kPiece);
+    }
+    EXPECT_EQ(allocator.stats().reserved, 32 * kMiB);
+    for (size_t i = 0; i < 3; ++i)
+      if (!(live >> i & 1)) allocator.Free(pieces[i], kPiece);
+    allocator.EmptyCache();
+    allocator.EmptyCache();
+    size_t pages = 0;  // that a live piece touches
+    for (uintptr_t page = 0; page < 16; ++page)
+      for (size_t i = 0; i < 3; ++i)
+        if ((live >> i & 1) && page * 2 * kMiB < (i + 1) * kPiece &&
+            (page + 1) * 2 * kMiB > i * kPiece) {
+          ++pages;
+          break;
+        }
+    EXPECT_EQ(allocator.stats().reserved, pages * 2 * kMiB) << live;
+    for (size_t i = 0; i < 3; ++i) {
+      if (!(live >> i & 1)) continue;
+      EXPECT_EQ(pieces[i][0], i + 1);
+      EXPECT_EQ(pieces[i][kPiece - 1], i + 1);
+    }
+    // What is left can be used, and merges again.
+    void* small = allocator.Allocate(256 << 10);
+    std::memset(small, 9, 256 << 10);
+    allocator.Free(small, 256 << 10);
+    for (size_t i = 0; i < 3; ++i)
+      if (live >> i & 1) allocator.Free(pieces[i], kPiece);
+    allocator.EmptyCache();
+    EXPECT_EQ(allocator.stats().reserved, 0u) << live;
+  }
+}
+
 /// Allocates, marks, checks and frees at random, with at most 20 blocks at a time. Returns the
 /// number of its bytes that have changed.
 int Churn(CachingAllocator& allocator, unsigned seed, int steps) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// Sums for each channel, over images and pixels, in the layouts of oneDNN's kernels: reductions, and
-// the bias gradient of a convolution, which oneDNN computes only together with dW.
+// Sums for each channel, over images and pixels, in the layouts of oneDNN's kernels: reductions,
+// and the bias gradient of a convolution, which oneDNN computes only together with dW.
 
 #include "core/layout/channel_lanes.h"
 #include "singa/core/dtype.h"

@@ -70,6 +70,14 @@ bool Write(std::span<const Tensor> results, std::span<const Tensor> outputs) {
   return !results.empty();
 }
 
+/// A copy in its own memory, in the layout of `t`: to reorder would take as much memory again.
+Tensor Copied(const Tensor& t) {
+  if (!t.layout()) return t.Clone();
+  const Tensor copy(t.device(), t.layout());
+  t.device()->CopyBytes(copy.block()->data(), t.block()->data(), t.layout()->bytes());
+  return copy;
+}
+
 /// The plan that the next call takes; null where there is none.
 PlanPtr NextPlan(const OpRef& spec, const DevicePtr& device) {
   try {
@@ -133,7 +141,7 @@ void RunChecked(const OpRef& spec, const DevicePtr& device, const PlanPtr& plan,
     for (Tensor& input : before)
       if (std::any_of(outputs.begin(), outputs.end(),
                       [&](const Tensor& output) { return SharesMemory(input, output); }))
-        input = input.Clone();
+        input = Copied(input);
   }
   execute();
 

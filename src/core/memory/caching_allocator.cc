@@ -206,11 +206,12 @@ void CachingAllocator::EmptyCacheLocked() {
     return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(address) + up) / kHugePage *
                                    kHugePage);
   };
-  // What is left of a piece is smaller than a huge page, so it comes before `it`.
+  // What is left of a piece is smaller, so it comes before `it`.
   for (auto it = free_.begin(); it != free_.end();) {
     Piece* piece = *it;
     ++it;
-    char* begin = aligned(piece->data, kHugePage - 1);
+    const size_t kept = piece->previous ? kReadPast : 0;
+    char* begin = aligned(piece->data + kept, kHugePage - 1);
     char* end = aligned(piece->data + piece->bytes, 0);
     if (begin < end) Unmap(piece, begin, end);
   }

@@ -30,7 +30,7 @@ class CachingAllocator {
   void* Allocate(size_t bytes);
   /// `bytes` must be the value passed to Allocate.
   void Free(void* data, size_t bytes) noexcept;
-  /// Unmaps all huge pages without live blocks.
+  /// Unmaps all huge pages without live blocks, but for those right behind one.
   void EmptyCache();
   /// Unmaps everything.
   void ReleaseAll() noexcept;
@@ -42,6 +42,8 @@ class CachingAllocator {
   static constexpr size_t kSmall = 128 << 10;
   static constexpr size_t kHugePage = size_t{2} << 20;
   static constexpr size_t kSegment = size_t{32} << 20;
+  /// Bytes behind a live block that stay mapped: kernels of oneDNN read past the end of a tensor.
+  static constexpr size_t kReadPast = size_t{64} << 10;
   static constexpr int kClasses = 60;
 
   /// A piece of a segment, free or in use; `previous` and `next` are its neighbours by address.

@@ -113,6 +113,20 @@ TEST(CachingAllocator, ABlockKeepsItsOwnHugePageAlone) {
   }
 }
 
+// Kernels of oneDNN read past the end of a tensor.
+TEST(CachingAllocator, WhatLiesBehindABlockCanBeRead) {
+  if (UsesSystem()) GTEST_SKIP() << "SINGA_ALLOCATOR=system";
+  constexpr size_t kHuge = size_t{2} << 20;
+  CachingAllocator allocator;
+  auto* block = static_cast<unsigned char*>(allocator.Allocate(kHuge));
+  void* next = allocator.Allocate(3 * kHuge);
+  allocator.Free(next, 3 * kHuge);
+  allocator.EmptyCache();
+  EXPECT_EQ(allocator.stats().reserved, 2 * kHuge);
+  EXPECT_EQ(block[kHuge + (64 << 10) - 1], 0);
+  allocator.Free(block, kHuge);
+}
+
 /// Allocates, marks, checks and frees at random, with at most 20 blocks at a time. Returns the
 /// number of its bytes that have changed.
 int Churn(CachingAllocator& allocator, unsigned seed, int steps) {
